@@ -31,6 +31,15 @@ func ConvertOutput(t *Tensor, d ir.DType, p Precision) *Tensor {
 	return out
 }
 
+// StateDType is the dtype in which the content of a buffer of dtype d is held exactly: float32 for floats in FP32, else
+// d.
+func StateDType(d ir.DType, p Precision) ir.DType {
+	if p == FP32 && d.IsFloat() {
+		return ir.F32
+	}
+	return d
+}
+
 // ConvertState gives t the dtype of the buffer that it is stored in, rounded to it but in FP32. It may be t.
 func ConvertState(t *Tensor, d ir.DType, p Precision) *Tensor {
 	if p == Mixed {

@@ -100,6 +100,9 @@ func (x *Machine) SetBuffer(b *ir.Buffer, t *Tensor) { x.buffers[b] = t }
 // Module is the module that the machine runs.
 func (x *Machine) Module() *ir.Module { return x.module }
 
+// Precision is what the machine was made for.
+func (x *Machine) Precision() Precision { return x.precision }
+
 // Run calls the entry function. Inputs must have the dtypes of the parameters and dims that their
 // types admit; outputs are converted to the declared dtypes. After an error the buffers hold what the
 // operations before it wrote.

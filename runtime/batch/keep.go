@@ -11,16 +11,26 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cache"
-	"github.com/etc-ml/etc/runtime/engine"
 )
 
 // Part says what a part of a state is: what some units of a buffer hold, exactly as the executor holds it.
 type Part struct {
 	Buffer string
-	DType  ir.DType
+	// DType is that of the buffer.
+	DType ir.DType
+	// Stored is the dtype of the content, which is DType, or float32 where the precision keeps that.
+	Stored ir.DType
 	Shape  []int
+}
+
+// Size is that of the content in bytes.
+func (p Part) Size() int {
+	n := p.Stored.Size()
+	for _, d := range p.Shape {
+		n *= d
+	}
+	return n
 }
 
 // Kept is the state behind some tokens, taken out of a runner, to be put back into one of the same program, precision
@@ -34,8 +44,9 @@ type Kept struct {
 	Form string
 	// Parts are what Read gives.
 	Parts []Part
-	// Read gives the content of a part. Several goroutines may call it, until Close.
-	Read func(ctx context.Context, part int) (*eval.Tensor, error)
+	// Read gives the content of a part: its elements, row-major and little-endian. Several goroutines may call it,
+	// until Close.
+	Read func(ctx context.Context, part int) ([]byte, error)
 	// Release gives back what is held for reading; nil: nothing is. Close calls it once.
 	Release func() error
 
@@ -54,24 +65,19 @@ func (k *Kept) Close() error {
 }
 
 // NewKept is a state that is in memory.
-func NewKept(tokens []int32, form string, states []engine.State) *Kept {
-	k := &Kept{Tokens: tokens, Form: form}
-	for _, s := range states {
-		k.Parts = append(k.Parts, Part{s.Buffer, s.Tensor.DType, s.Tensor.Shape})
-	}
-	k.Read = func(_ context.Context, part int) (*eval.Tensor, error) { return states[part].Tensor, nil }
-	return k
+func NewKept(tokens []int32, form string, parts []Part, contents [][]byte) *Kept {
+	return &Kept{Tokens: tokens, Form: form, Parts: parts,
+		Read: func(_ context.Context, part int) ([]byte, error) { return contents[part], nil }}
 }
 
-// States reads all parts.
-func (k *Kept) States(ctx context.Context) ([]engine.State, error) {
-	out := make([]engine.State, len(k.Parts))
-	for i, p := range k.Parts {
-		t, err := k.Read(ctx, i)
-		if err != nil {
+// Contents reads all parts.
+func (k *Kept) Contents(ctx context.Context) ([][]byte, error) {
+	out := make([][]byte, len(k.Parts))
+	for i := range k.Parts {
+		var err error
+		if out[i], err = k.Read(ctx, i); err != nil {
 			return nil, err
 		}
-		out[i] = engine.State{Buffer: p.Buffer, Tensor: t}
 	}
 	return out, nil
 }
@@ -91,10 +97,10 @@ type Keeper interface {
 	// Form is [Kept.Form].
 	Form() string
 	// Take copies what units hold.
-	Take(units []cache.Unit) ([]engine.State, error)
+	Take(units []cache.Unit) ([]Part, [][]byte, error)
 	// Give fills units with what Take gave of as many of the same pools in the same order; those that are cache.None
-	// are left out. It checks names, dtypes and shapes before it writes anything.
-	Give(tokens []int32, units []cache.Unit, states []engine.State) error
+	// are left out. It checks names, dtypes, shapes and sizes before it writes anything.
+	Give(tokens []int32, units []cache.Unit, parts []Part, contents [][]byte) error
 }
 
 // UnitPart is a part of the units of an executor.
@@ -112,9 +118,9 @@ type PartKeeper interface {
 	// Parts are what units hold. Units of the same pools in the same order have the same parts, but for the numbers.
 	Parts(units []cache.Unit) ([]UnitPart, error)
 	// TakePart copies a part.
-	TakePart(p UnitPart) (*eval.Tensor, error)
+	TakePart(p UnitPart) ([]byte, error)
 	// GivePart fills a part with what TakePart gave.
-	GivePart(p UnitPart, t *eval.Tensor) error
+	GivePart(p UnitPart, content []byte) error
 }
 
 // Keep takes out what the prefix cache has of a prompt. A prefix ends where the cache has a checkpoint; how many tokens
@@ -142,11 +148,11 @@ func (r *Runner) keep(x Executor, tokens []int) (*Kept, error) {
 	known := int32s(tokens[:hit.Pos])
 	if !isParted {
 		defer table.Close()
-		states, err := whole.Take(table.Units())
+		parts, contents, err := whole.Take(table.Units())
 		if err != nil {
 			return nil, err
 		}
-		return NewKept(known, whole.Form(), states), nil
+		return NewKept(known, whole.Form(), parts, contents), nil
 	}
 	parts, err := parted.Parts(table.Units())
 	if err != nil {
@@ -157,9 +163,9 @@ func (r *Runner) keep(x Executor, tokens []int) (*Kept, error) {
 	for _, p := range parts {
 		k.Parts = append(k.Parts, p.Part)
 	}
-	k.Read = func(ctx context.Context, part int) (t *eval.Tensor, err error) {
-		ran := r.Do(ctx, func(Executor) { t, err = parted.TakePart(parts[part]) })
-		return t, errors.Join(ran, err)
+	k.Read = func(ctx context.Context, part int) (content []byte, err error) {
+		ran := r.Do(ctx, func(Executor) { content, err = parted.TakePart(parts[part]) })
+		return content, errors.Join(ran, err)
 	}
 	k.Release = func() error {
 		err := r.Do(context.Background(), func(Executor) { table.Close(); r.prefix.Trim() })
@@ -200,14 +206,13 @@ func (r *Runner) Put(ctx context.Context, kept *Kept) error {
 	if k, ok := r.exec.(PartKeeper); ok {
 		return r.putParts(ctx, k, kept)
 	}
-	states, err := kept.States(ctx)
+	contents, err := kept.Contents(ctx)
 	if err != nil {
 		return err
 	}
 	ran := r.Do(ctx, func(x Executor) {
 		err = r.prefix.Put(kept.Tokens, func(units []cache.Unit) error {
-			return x.(Keeper).Give(kept.Tokens, units,
-				states)
+			return x.(Keeper).Give(kept.Tokens, units, kept.Parts, contents)
 		})
 	})
 	return errors.Join(ran, err)
@@ -237,7 +242,7 @@ func (r *Runner) putParts(ctx context.Context, k PartKeeper, kept *Kept) error {
 	group.SetLimit(max(2, runtime.GOMAXPROCS(0))) // one reads while another one is copied
 	for i, p := range parts {
 		group.Go(func() error {
-			t, err := kept.Read(fill, i) // what is there already too: a damaged state is told, whoever has it
+			content, err := kept.Read(fill, i) // what is there already too: a damaged state is told, whoever has it
 			if err != nil || !slices.ContainsFunc(p.IDs, func(id int32) bool { return id != cache.None }) {
 				return err
 			}
@@ -247,7 +252,7 @@ func (r *Runner) putParts(ctx context.Context, k PartKeeper, kept *Kept) error {
 			case <-fill.Done():
 				return fill.Err()
 			}
-			ran := r.Do(fill, func(Executor) { err = k.GivePart(p, t) })
+			ran := r.Do(fill, func(Executor) { err = k.GivePart(p, content) })
 			return errors.Join(ran, err)
 		})
 	}
@@ -268,10 +273,9 @@ func sameParts(want []UnitPart, have []Part) error {
 		return fmt.Errorf("the state has %d parts, expected %d", len(have), len(want))
 	}
 	for i, w := range want {
-		if h := have[i]; h.Buffer != w.Buffer || h.DType != w.DType || !slices.Equal(h.Shape, w.Shape) {
-			return fmt.Errorf("part %d of the state is %s%v of buffer %q, expected %s%v of %q", i,
-				h.DType, h.Shape, h.Buffer,
-				w.DType, w.Shape, w.Buffer)
+		if h := have[i]; h.Buffer != w.Buffer || h.DType != w.DType || h.Stored != w.Stored || !slices.Equal(h.Shape, w.Shape) {
+			return fmt.Errorf("part %d of the state is %s%v of buffer %q in %s, expected %s%v of %q in %s", i,
+				h.DType, h.Shape, h.Buffer, h.Stored, w.DType, w.Shape, w.Buffer, w.Stored)
 		}
 	}
 	return nil

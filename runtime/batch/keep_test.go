@@ -102,11 +102,11 @@ func requireKept(t *testing.T, graph string, e engine.Engine, precision eval.Pre
 	require.Equal(t, want, got)
 	again := keep(t, to, q.Prompt[:18])
 	require.Equal(t, kept.Parts, again.Parts)
-	states, err := kept.States(t.Context())
+	contents, err := kept.Contents(t.Context())
 	require.NoError(t, err)
-	statesAgain, err := again.States(t.Context())
+	contentsAgain, err := again.Contents(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, states, statesAgain)
+	require.Equal(t, contents, contentsAgain)
 	require.NoError(t, to.Put(t.Context(), kept), "what is there is not put again")
 	require.NoError(t, again.Close())
 	require.NoError(t, again.Close())
@@ -132,24 +132,24 @@ func TestAnswersGoOnBesideStates(t *testing.T) {
 		Sampling: batch.Sampling{TopP: 1}}
 	wantOthers, _ := ask(t, raggedRunner(t, m, cpu.Engine{}, eval.Mixed), others)
 	before := keep(t, from, q.Prompt[:18])
-	states, err := before.States(t.Context())
+	contents, err := before.Contents(t.Context())
 	require.NoError(t, err)
 
 	during := keep(t, from, q.Prompt[:18])
-	var got []engine.State
-	for i, p := range during.Parts {
+	var got [][]byte
+	for i := range during.Parts {
 		answer, end := ask(t, from, others) // goes on from the state that is taken out
 		require.Equal(t, wantOthers, answer)
 		require.GreaterOrEqual(t, end.Cached, 18, i)
-		tensor, err := during.Read(t.Context(), i)
+		content, err := during.Read(t.Context(), i)
 		require.NoError(t, err)
-		got = append(got, engine.State{Buffer: p.Buffer, Tensor: tensor})
+		got = append(got, content)
 	}
-	require.Equal(t, states, got)
+	require.Equal(t, contents, got)
 
-	slow := batch.NewKept(before.Tokens, before.Form, states)
+	slow := batch.NewKept(before.Tokens, before.Form, before.Parts, contents)
 	read := slow.Read
-	slow.Read = func(ctx context.Context, i int) (*eval.Tensor, error) {
+	slow.Read = func(ctx context.Context, i int) ([]byte, error) {
 		answer, _ := ask(t, to, others)
 		require.Equal(t, wantOthers, answer)
 		return read(ctx, i)
@@ -161,8 +161,8 @@ func TestAnswersGoOnBesideStates(t *testing.T) {
 
 	// A state that is half read is given back with the runner, or by its reader.
 	gone, cancel := context.WithCancel(t.Context())
-	slow = batch.NewKept(append([]int32{5}, before.Tokens[1:]...), before.Form, states)
-	slow.Read = func(ctx context.Context, i int) (*eval.Tensor, error) { cancel(); return read(ctx, i) }
+	slow = batch.NewKept(append([]int32{5}, before.Tokens[1:]...), before.Form, before.Parts, contents)
+	slow.Read = func(ctx context.Context, i int) ([]byte, error) { cancel(); return read(ctx, i) }
 	require.ErrorIs(t, to.Put(gone, slow), context.Canceled)
 	ask(t, to, q)
 	requireIdle(t, to)
@@ -205,13 +205,12 @@ func TestPutRefuses(t *testing.T) {
 		"parts":    func(k *batch.Kept) { k.Parts = k.Parts[1:] },
 		"buffer 0": func(k *batch.Kept) { k.Parts[0].Buffer = "x" },
 		"dtype":    func(k *batch.Kept) { k.Parts[0].DType = ir.I64 },
+		"stored":   func(k *batch.Kept) { k.Parts[0].Stored = ir.F16 },
 		"content": func(k *batch.Kept) {
-			k.Read = func(context.Context, int) (*eval.Tensor, error) {
-				return eval.Floats(ir.F32, []int{1}, []float32{1}), nil
-			}
+			k.Read = func(context.Context, int) ([]byte, error) { return make([]byte, 4), nil }
 		},
 		"damage": func(k *batch.Kept) {
-			k.Read = func(ctx context.Context, i int) (*eval.Tensor, error) {
+			k.Read = func(ctx context.Context, i int) ([]byte, error) {
 				if i == len(k.Parts)-1 {
 					return nil, errors.New("damaged")
 				}

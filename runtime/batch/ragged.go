@@ -62,6 +62,7 @@ type raggedExecutor struct {
 	module     *ir.Module
 	model      *ragged.Model
 	options    ragged.Options
+	precision  eval.Precision
 	layout     cache.Layout
 	executable engine.Executable
 	instance   engine.Instance
@@ -113,7 +114,8 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	if _, err := sequences(m, e, o.Engine.Precision, o.Storage); err != nil {
 		return nil, err
 	}
-	x := &raggedExecutor{inputs: map[string]*eval.Tensor{}, fixed: fixedRows(e, o.Engine), kind: o.Draft}
+	x := &raggedExecutor{precision: o.Engine.Precision, inputs: map[string]*eval.Tensor{},
+		fixed: fixedRows(e, o.Engine), kind: o.Draft}
 	choose := func(model *ragged.Model) (ragged.Options, error) {
 		x.layout = model.Layout(o.BlockRows, o.Engine.Precision)
 		x.options = ragged.Options{BlockRows: o.BlockRows, Rows: o.Rows, Sequences: o.Sequences, Storage: o.Storage}

@@ -48,34 +48,34 @@ func (x *raggedExecutor) Parts(units []cache.Unit) ([]UnitPart, error) {
 	var out []UnitPart
 	for _, b := range x.module.Buffers {
 		pool, axis := x.poolOf(b.Name)
-		one, err := engine.RunsOfUnits(b, axis, []int32{0}, false)
+		one, err := engine.RunsOfUnits(b, x.precision, axis, []int32{0}, false)
 		if err != nil {
 			return nil, err
 		}
-		size := one.Count * one.Length * b.Type.DType.Size()
+		size := one.Len() * b.Type.DType.Size()
 		for ids := range slices.Chunk(idsOf(units, pool), max(1, partBytes/max(1, size))) {
-			u, err := engine.RunsOfUnits(b, axis, ids, true)
+			u, err := engine.RunsOfUnits(b, x.precision, axis, ids, true)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, UnitPart{Part{b.Name, b.Type.DType, u.Shape}, axis, ids})
+			out = append(out, UnitPart{Part{b.Name, b.Type.DType, u.DType, u.Shape}, axis, ids})
 		}
 	}
 	return out, nil
 }
 
 // TakePart implements PartKeeper.
-func (x *raggedExecutor) TakePart(p UnitPart) (*eval.Tensor, error) {
-	t, err := x.instance.(engine.Units).ReadUnits(p.Buffer, p.Axis, p.IDs)
+func (x *raggedExecutor) TakePart(p UnitPart) ([]byte, error) {
+	content, err := x.instance.(engine.Units).ReadUnits(p.Buffer, p.Axis, p.IDs)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil, ErrUnkept
 	}
-	return t, err
+	return content, err
 }
 
 // GivePart implements PartKeeper.
-func (x *raggedExecutor) GivePart(p UnitPart, t *eval.Tensor) error {
-	err := x.instance.(engine.Units).WriteUnits(p.Buffer, p.Axis, p.IDs, t)
+func (x *raggedExecutor) GivePart(p UnitPart, content []byte) error {
+	err := x.instance.(engine.Units).WriteUnits(p.Buffer, p.Axis, p.IDs, content)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return ErrUnkept
 	}
@@ -96,23 +96,32 @@ func idsOf(units []cache.Unit, pool cache.Pool) []int32 {
 func (x *oneByOne) Form() string { return "a session" }
 
 // Take implements Keeper: the only unit is a slot, a session.
-func (x *oneByOne) Take(units []cache.Unit) ([]engine.State, error) {
+func (x *oneByOne) Take(units []cache.Unit) ([]Part, [][]byte, error) {
 	if len(units) != 1 {
-		return nil, fmt.Errorf("%d units of a sequence, want its slot", len(units))
+		return nil, nil, fmt.Errorf("%d units of a sequence, want its slot", len(units))
 	}
 	s, err := x.session(units[0].ID)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	snapshot, err := s.Snapshot()
 	if err != nil {
-		return nil, x.failed(units[0].ID, err)
+		return nil, nil, x.failed(units[0].ID, err)
 	}
-	return snapshot.States, nil
+	var parts []Part
+	var contents [][]byte
+	for i, state := range snapshot.States {
+		t := *state.Tensor
+		snapshot.States[i].Tensor = nil // the content takes its place
+		p := Part{state.Buffer, t.DType, eval.StateDType(t.DType, x.model.Precision), t.Shape}
+		t.DType = p.Stored
+		parts, contents = append(parts, p), append(contents, t.Encode())
+	}
+	return parts, contents, nil
 }
 
 // Give implements Keeper.
-func (x *oneByOne) Give(tokens []int32, units []cache.Unit, states []engine.State) error {
+func (x *oneByOne) Give(tokens []int32, units []cache.Unit, parts []Part, contents [][]byte) error {
 	if len(units) != 1 {
 		return fmt.Errorf("%d units of a sequence, want its slot", len(units))
 	}
@@ -124,7 +133,18 @@ func (x *oneByOne) Give(tokens []int32, units []cache.Unit, states []engine.Stat
 	if err != nil {
 		return err
 	}
-	p := &session.Snapshot{States: states}
+	p := &session.Snapshot{}
+	for i, part := range parts {
+		if want := eval.StateDType(part.DType, x.model.Precision); part.Stored != want {
+			return fmt.Errorf("buffer %q of the state is in %s, expected %s", part.Buffer, part.Stored, want)
+		}
+		t, err := eval.Decode(part.Stored, part.Shape, contents[i])
+		if err != nil {
+			return fmt.Errorf("buffer %q of the state: %w", part.Buffer, err)
+		}
+		t.DType = part.DType
+		p.States = append(p.States, engine.State{Buffer: part.Buffer, Tensor: t})
+	}
 	for _, t := range tokens {
 		p.Tokens = append(p.Tokens, int(t))
 	}

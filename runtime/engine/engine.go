@@ -113,13 +113,17 @@ type Stateful interface {
 // Units is an instance whose buffers can be read and written in part: some indices of an axis. It is for those of
 // modules of many sequences, whose buffers are pools of blocks and slots. Both give errors.ErrUnsupported where an
 // instance cannot.
+//
+// A content is the bytes of a tensor with the dims of the buffer, but for that axis, which has as many indices as are
+// asked for: row-major, little-endian, of the dtype that [eval.StateDType] tells for the dtype of the buffer and the
+// precision of the instance. All engines have the same bytes for the same elements.
 type Units interface {
-	// ReadUnits copies indices of an axis of a buffer, exactly as the instance holds them: a tensor with the dtype and
-	// the dims of the buffer, but for that axis.
-	ReadUnits(buffer string, axis int, ids []int32) (*eval.Tensor, error)
+	// ReadUnits copies indices of an axis of a buffer, exactly as the instance holds them.
+	ReadUnits(buffer string, axis int, ids []int32) ([]byte, error)
 	// WriteUnits sets indices of an axis of a buffer to what ReadUnits gave. A negative index leaves its part of the
-	// tensor out. After an error the indices that were to be written hold nothing that can be trusted.
-	WriteUnits(buffer string, axis int, ids []int32, content *eval.Tensor) error
+	// content out. The content is not kept. After an error the indices that were to be written hold nothing that can be
+	// trusted.
+	WriteUnits(buffer string, axis int, ids []int32, content []byte) error
 }
 
 // Bounded is an executable on a device with a memory of its own, or with a part of the machine's.

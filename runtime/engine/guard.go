@@ -151,7 +151,7 @@ func (x guardedEntries) Call(ctx context.Context, entry string, inputs []eval.Va
 }
 
 // ReadUnits is for instances of modules of many sequences, which are Entries.
-func (x guardedEntries) ReadUnits(buffer string, axis int, ids []int32) (t *eval.Tensor, err error) {
+func (x guardedEntries) ReadUnits(buffer string, axis int, ids []int32) (content []byte, err error) {
 	defer fault.Recover("reading buffer "+buffer, &err)
 	u, ok := x.inner.(Units)
 	if !ok {
@@ -161,7 +161,7 @@ func (x guardedEntries) ReadUnits(buffer string, axis int, ids []int32) (t *eval
 }
 
 // WriteUnits is for instances of modules of many sequences, which are Entries.
-func (x guardedEntries) WriteUnits(buffer string, axis int, ids []int32, content *eval.Tensor) (err error) {
+func (x guardedEntries) WriteUnits(buffer string, axis int, ids []int32, content []byte) (err error) {
 	defer fault.Recover("writing buffer "+buffer, &err)
 	u, ok := x.inner.(Units)
 	if !ok {

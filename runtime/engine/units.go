@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
@@ -15,16 +14,20 @@ type UnitRuns struct {
 	Length, Stride, Count int
 	// Shape is that of the tensor that holds all of them.
 	Shape []int
+	// DType is that of the elements of a content, see [Units].
+	DType ir.DType
+
+	buffer *ir.Buffer
 }
 
-// RunsOfUnits finds the runs of indices of an axis of a buffer. The error names an index that the axis has not.
-// Negative indices, where none may be left out, are such.
-func RunsOfUnits(b *ir.Buffer, axis int, ids []int32, leaveOut bool) (UnitRuns, error) {
+// RunsOfUnits finds the runs of indices of an axis of a buffer, as an instance of a precision has them. The error names
+// an index that the axis has not. Negative indices, where none may be left out, are such.
+func RunsOfUnits(b *ir.Buffer, p eval.Precision, axis int, ids []int32, leaveOut bool) (UnitRuns, error) {
 	dims, static := b.Type.Static()
 	if !static || axis < 0 || axis >= len(dims) {
 		return UnitRuns{}, fmt.Errorf("buffer @%s of type %s has no axis %d of units", b.Name, b.Type, axis)
 	}
-	u := UnitRuns{Length: 1, Count: 1}
+	u := UnitRuns{Length: 1, Count: 1, DType: eval.StateDType(b.Type.DType, p), buffer: b}
 	for i, d := range dims {
 		n := int(d)
 		switch {
@@ -57,12 +60,58 @@ func (u UnitRuns) Each(f func(buffer, tensor int)) {
 	}
 }
 
-// CheckUnits checks that a tensor is what [Units.ReadUnits] gives of indices of a buffer.
-func (u UnitRuns) CheckUnits(b *ir.Buffer, t *eval.Tensor) error {
-	n := u.Count * len(u.At) * u.Length
-	if t == nil || t.DType != b.Type.DType || !slices.Equal(t.Shape, u.Shape) || t.Len() != n {
-		return fmt.Errorf("the content of buffer @%s is not %s%v", b.Name, b.Type.DType, u.Shape)
+// Len is the number of elements of all of them.
+func (u UnitRuns) Len() int { return u.Count * len(u.At) * u.Length }
+
+// CheckUnits checks the size of a content.
+func (u UnitRuns) CheckUnits(content []byte) error {
+	if want := u.Len() * u.DType.Size(); len(content) != want {
+		return fmt.Errorf("the content of buffer @%s has %d bytes, want %d of %s%v", u.buffer.Name, len(content), want,
+			u.DType, u.Shape)
 	}
+	return nil
+}
+
+// Gather copies a content out of the bytes of a buffer, which are of the content's dtype.
+func (u UnitRuns) Gather(buffer []byte) []byte {
+	size := u.DType.Size()
+	out := make([]byte, u.Len()*size)
+	u.Each(func(from, to int) { copy(out[size*to:size*(to+u.Length)], buffer[size*from:]) })
+	return out
+}
+
+// Scatter copies a content that was checked into the bytes of a buffer, which are of the content's dtype.
+func (u UnitRuns) Scatter(buffer, content []byte) {
+	size := u.DType.Size()
+	u.Each(func(to, from int) { copy(buffer[size*to:size*(to+u.Length)], content[size*from:]) })
+}
+
+// GatherTensor makes a content of a buffer that is held as a tensor.
+func (u UnitRuns) GatherTensor(buffer *eval.Tensor) []byte {
+	out := &eval.Tensor{DType: u.DType, Shape: u.Shape}
+	if buffer.I != nil {
+		out.I = make([]int64, u.Len())
+		u.Each(func(from, to int) { copy(out.I[to:to+u.Length], buffer.I[from:]) })
+	} else {
+		out.F = make([]float32, u.Len())
+		u.Each(func(from, to int) { copy(out.F[to:to+u.Length], buffer.F[from:]) })
+	}
+	return out.Encode()
+}
+
+// ScatterTensor copies a content that was checked into a buffer that is held as a tensor.
+func (u UnitRuns) ScatterTensor(buffer *eval.Tensor, content []byte) error {
+	t, err := eval.Decode(u.DType, u.Shape, content)
+	if err != nil {
+		return fmt.Errorf("the content of buffer @%s: %w", u.buffer.Name, err)
+	}
+	u.Each(func(to, from int) {
+		if buffer.I != nil {
+			copy(buffer.I[to:to+u.Length], t.I[from:])
+		} else {
+			copy(buffer.F[to:to+u.Length], t.F[from:])
+		}
+	})
 	return nil
 }
 

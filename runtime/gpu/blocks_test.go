@@ -11,6 +11,7 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/ir/numeric"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/engine/enginetest"
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/reference"
@@ -218,16 +219,17 @@ func TestUnits(t *testing.T) {
 	for i, b := range content {
 		got, err := units.ReadUnits(b.Buffer, 1, []int32{5, 6, 7, 1})
 		require.NoError(t, err)
-		require.Equal(t, []int{2, 4, 4, 32}, got.Shape)
+		read, err := eval.Decode(b.Tensor.DType, []int{2, 4, 4, 32}, got)
+		require.NoError(t, err)
 		for h := range 2 {
 			for j, id := range []int{5, 6, 7, 1} {
-				require.Equal(t, b.Tensor.F[(9*h+id)*each:][:each], got.F[(4*h+j)*each:][:each])
+				require.Equal(t, b.Tensor.F[(9*h+id)*each:][:each], read.F[(4*h+j)*each:][:each])
 			}
 		}
 		require.NoError(t, units.WriteUnits(b.Buffer, 1, []int32{0, -1, 3, 4}, got))
 		for h := range 2 {
 			for j, id := range map[int]int{0: 0, 2: 3, 3: 4} {
-				copy(b.Tensor.F[(9*h+id)*each:][:each], got.F[(4*h+j)*each:][:each])
+				copy(b.Tensor.F[(9*h+id)*each:][:each], read.F[(4*h+j)*each:][:each])
 			}
 		}
 		after, err := state.Snapshot()
@@ -237,6 +239,7 @@ func TestUnits(t *testing.T) {
 		require.EqualError(t, err, fmt.Sprintf("unit 9 of buffer @%s, which has 9", b.Buffer))
 		require.ErrorContains(t, units.WriteUnits(b.Buffer, 1, []int32{0}, got), "the content of buffer @")
 	}
+	enginetest.Units(t, onDevice(t))
 	_, err = units.ReadUnits("none", 1, nil)
 	require.EqualError(t, err, "the program has no buffer @none")
 }

@@ -3,70 +3,50 @@ package gpu
 import (
 	"fmt"
 
-	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
-	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // This file reads and writes parts of buffers: units of the pools of many sequences.
 
 // ReadUnits is that of engine.Units.
-func (x *instance) ReadUnits(buffer string, axis int, ids []int32) (*eval.Tensor, error) {
-	s, _, u, err := x.units(buffer, axis, ids, false)
+func (x *instance) ReadUnits(buffer string, axis int, ids []int32) ([]byte, error) {
+	s, u, err := x.units(buffer, axis, ids, false)
 	if err != nil {
 		return nil, err
 	}
 	defer x.exe.timeline.Unlock()
-	n := u.Count * len(ids) * u.Length
 	if s.host != nil {
-		out := &eval.Tensor{DType: s.dtype, Shape: u.Shape}
-		if s.host.I != nil {
-			out.I = make([]int64, n)
-			u.Each(func(from, to int) { copy(out.I[to:to+u.Length], s.host.I[from:]) })
-		} else {
-			out.F = make([]float32, n)
-			u.Each(func(from, to int) { copy(out.F[to:to+u.Length], s.host.F[from:]) })
-		}
-		return out, nil
+		return u.GatherTensor(s.host), nil
 	}
 	memory, offset := x.locate(s.slot)
-	raw, size := make([]byte, n*s.format.size()), s.format.size()
+	size := u.DType.Size()
+	out := make([]byte, u.Len()*size)
 	err = eachRun(u, func(at, to, length int) error {
-		return memory.Read(offset+at*size, raw[to*size:(to+length)*size])
+		return memory.Read(offset+at*size, out[to*size:(to+length)*size])
 	})
 	if err != nil {
 		return nil, fmt.Errorf("buffer @%s: %w", buffer, err)
 	}
-	dense := value{dtype: s.dtype, format: s.format, shape: u.Shape}
-	dense.stride = strided.RowMajor(u.Shape)
-	return dense.decode(raw)
+	return out, nil
 }
 
 // WriteUnits is that of engine.Units.
-func (x *instance) WriteUnits(buffer string, axis int, ids []int32, content *eval.Tensor) error {
-	s, b, u, err := x.units(buffer, axis, ids, true)
+func (x *instance) WriteUnits(buffer string, axis int, ids []int32, content []byte) error {
+	s, u, err := x.units(buffer, axis, ids, true)
 	if err != nil {
 		return err
 	}
 	defer x.exe.timeline.Unlock()
-	if err := u.CheckUnits(b, content); err != nil {
+	if err := u.CheckUnits(content); err != nil {
 		return err
 	}
 	if s.host != nil {
-		u.Each(func(to, from int) {
-			if s.host.I != nil {
-				copy(s.host.I[to:to+u.Length], content.I[from:])
-			} else {
-				copy(s.host.F[to:to+u.Length], content.F[from:])
-			}
-		})
-		return nil
+		return u.ScatterTensor(s.host, content)
 	}
 	memory, offset := x.locate(s.slot)
-	raw, size := encode(s.format, content), s.format.size()
+	size := u.DType.Size()
 	err = eachRun(u, func(at, from, length int) error {
-		return memory.Write(offset+at*size, raw[from*size:(from+length)*size])
+		return memory.Write(offset+at*size, content[from*size:(from+length)*size])
 	})
 	if err != nil {
 		return fmt.Errorf("buffer @%s: %w", buffer, err)
@@ -75,23 +55,22 @@ func (x *instance) WriteUnits(buffer string, axis int, ids []int32, content *eva
 }
 
 // units finds a buffer and the runs of some of its units. Where there is no error it has the timeline, and no call is
-// begun.
-func (x *instance) units(buffer string, axis int, ids []int32, leaveOut bool) (*state, *ir.Buffer,
-	engine.UnitRuns, error) {
+// begun. Buffers on the device have the dtype of contents: see newState.
+func (x *instance) units(buffer string, axis int, ids []int32, leaveOut bool) (*state, engine.UnitRuns, error) {
 	b, err := engine.FindBuffer(x.exe.fused, buffer)
 	if err != nil {
-		return nil, nil, engine.UnitRuns{}, err
+		return nil, engine.UnitRuns{}, err
 	}
-	u, err := engine.RunsOfUnits(b, axis, ids, leaveOut)
+	u, err := engine.RunsOfUnits(b, x.exe.precision, axis, ids, leaveOut)
 	if err != nil {
-		return nil, nil, u, err
+		return nil, u, err
 	}
 	x.exe.timeline.Lock()
 	if err := x.undo(); err != nil {
 		x.exe.timeline.Unlock()
-		return nil, nil, u, err
+		return nil, u, err
 	}
-	return x.states[b], b, u, nil
+	return x.states[b], u, nil
 }
 
 // eachRun calls f with the runs in the buffer and in the tensor, and their length. Those that lie one behind the other

@@ -64,10 +64,7 @@ type Ring struct {
 func (x *Model) Layout(blockRows int, p eval.Precision) cache.Layout {
 	l := cache.Layout{BlockRows: blockRows}
 	size := func(b *ir.Buffer, from int) int64 {
-		bytes := int64(b.Type.DType.Size())
-		if p == eval.FP32 && b.Type.DType.IsFloat() {
-			bytes = 4
-		}
+		bytes := int64(eval.StateDType(b.Type.DType, p).Size())
 		for i, d := range b.Type.Shape {
 			if n, _ := d.Const(); i != from {
 				bytes *= n

@@ -3,6 +3,7 @@ package serve
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,10 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/cache"
-	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/schedule"
 	"github.com/etc-ml/etc/runtime/template"
 	"github.com/etc-ml/etc/runtime/tokenizer"
@@ -100,21 +100,22 @@ func (x *scripted) Execute(ctx context.Context, call *schedule.Call, rows []batc
 // Form, Take and Give keep the tokens that a slot was fed.
 func (x *scripted) Form() string { return "scripted" }
 
-func (x *scripted) Take(units []cache.Unit) ([]engine.State, error) {
-	var fed []int64
-	for _, token := range x.states[units[0].ID].fed {
-		fed = append(fed, int64(token))
+func (x *scripted) Take(units []cache.Unit) ([]batch.Part, [][]byte, error) {
+	var content []byte
+	fed := x.states[units[0].ID].fed
+	for _, token := range fed {
+		content = binary.LittleEndian.AppendUint64(content, uint64(token))
 	}
-	return []engine.State{{Buffer: "fed", Tensor: eval.Ints(ir.I64, []int{len(fed)}, fed)}}, nil
+	return []batch.Part{{Buffer: "fed", DType: ir.I64, Stored: ir.I64, Shape: []int{len(fed)}}}, [][]byte{content}, nil
 }
 
-func (x *scripted) Give(_ []int32, units []cache.Unit, states []engine.State) error {
+func (x *scripted) Give(_ []int32, units []cache.Unit, _ []batch.Part, contents [][]byte) error {
 	if units[0].ID == cache.None {
 		return nil
 	}
 	s := &scriptedState{}
-	for _, token := range states[0].Tensor.I {
-		s.fed = append(s.fed, int(token))
+	for token := range slices.Chunk(contents[0], 8) {
+		s.fed = append(s.fed, int(binary.LittleEndian.Uint64(token)))
 	}
 	x.states[units[0].ID] = s
 	return nil
@@ -136,11 +137,11 @@ func (s *slots) Save(ctx context.Context, name string, kept *batch.Kept) (int64,
 	if s.kept == nil {
 		s.kept = map[string]*batch.Kept{}
 	}
-	states, err := kept.States(ctx)
+	contents, err := kept.Contents(ctx)
 	if err != nil {
 		return 0, err
 	}
-	s.kept[name] = batch.NewKept(kept.Tokens, kept.Form, states)
+	s.kept[name] = batch.NewKept(kept.Tokens, kept.Form, kept.Parts, contents)
 	return int64(len(kept.Tokens)), nil
 }
 

@@ -23,12 +23,7 @@ type Memory struct {
 // MeasureMemory tells the memory of a program whose context has maxSeqLen positions. FP32 keeps the float
 // buffers in float32, the other precisions in their declared dtypes.
 func MeasureMemory(m *ir.Module, maxSeqLen int, p eval.Precision) Memory {
-	return measure(m, maxSeqLen, ir.DType.Size, func(d ir.DType) int {
-		if p == eval.FP32 && d.IsFloat() {
-			return ir.F32.Size()
-		}
-		return d.Size()
-	})
+	return measure(m, maxSeqLen, ir.DType.Size, func(d ir.DType) int { return eval.StateDType(d, p).Size() })
 }
 
 // MeasureDecoded is MeasureMemory for what runs the operations of the graph as they stand, as the reference engine

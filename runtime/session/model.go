@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
 )
 
@@ -36,6 +37,8 @@ type Model struct {
 	Vocab int
 	// Device is the name of the engine.
 	Device string
+	// Precision is what the program was compiled with.
+	Precision eval.Precision
 
 	executable engine.Executable
 	rows       bool // forward gives logits for every position
@@ -71,7 +74,7 @@ func (m *Model) compile(program *ir.Module, e engine.Engine, o engine.Options) (
 			m.buffers = buffers
 		}
 	}
-	m.Device = e.Name()
+	m.Device, m.Precision = e.Name(), o.Precision
 	return nil
 }
 

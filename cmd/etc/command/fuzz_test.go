@@ -94,24 +94,32 @@ func FuzzSession(f *testing.F) {
 func FuzzSlot(f *testing.F) {
 	dir := f.TempDir()
 	folder := &slotFolder{dir: dir, model: "m", program: "p", precision: "fp32"}
-	states := []engine.State{{Buffer: "k", Tensor: eval.Floats(ir.BF16, []int{2}, []float32{1, 2})},
-		{Buffer: "n", Tensor: eval.Ints(ir.I64, []int{1}, []int64{3})},
-		{Buffer: "k", Tensor: eval.Floats(ir.BF16, []int{1}, []float32{4})}}
-	read := func(s *slotFolder, name string) (tokens []int32, states []engine.State, err error) {
+	type state struct {
+		parts    []batch.Part
+		contents [][]byte
+	}
+	saved := state{[]batch.Part{{Buffer: "k", DType: ir.BF16, Stored: ir.F32, Shape: []int{2}},
+		{Buffer: "n", DType: ir.I64, Stored: ir.I64, Shape: []int{1}},
+		{Buffer: "k", DType: ir.BF16, Stored: ir.F32, Shape: []int{1}}},
+		[][]byte{eval.Floats(ir.F32, []int{2}, []float32{1, 2.001}).Encode(),
+			eval.Ints(ir.I64, []int{1}, []int64{3}).Encode(), eval.Floats(ir.F32, []int{1}, []float32{4}).Encode()}}
+	read := func(s *slotFolder, name string) (tokens []int32, got state, err error) {
 		kept, _, err := s.Load(name)
 		if err != nil {
-			return nil, nil, err
+			return nil, got, err
 		}
 		defer kept.Close()
-		states, err = kept.States(context.Background())
-		return kept.Tokens, states, err
+		got.parts = kept.Parts
+		got.contents, err = kept.Contents(context.Background())
+		return kept.Tokens, got, err
 	}
-	_, err := folder.Save(context.Background(), "good", batch.NewKept([]int32{1, 2}, "a session", states))
+	_, err := folder.Save(context.Background(), "good",
+		batch.NewKept([]int32{1, 2}, "a session", saved.parts, saved.contents))
 	require.NoError(f, err)
 	tokens, got, err := read(folder, "good")
 	require.NoError(f, err)
 	require.Equal(f, []int32{1, 2}, tokens)
-	require.Equal(f, states, got)
+	require.Equal(f, saved, got)
 	good, err := os.ReadFile(folder.path("good"))
 	require.NoError(f, err)
 	f.Add(good, 0, byte(0))
@@ -131,7 +139,7 @@ func FuzzSlot(f *testing.F) {
 		}
 		if err == nil && at >= 0 && at < len(good) && change != 0 && len(content) == len(good) {
 			require.Equal(t, []int32{1, 2}, tokens, "a change that no checksum shows changes nothing")
-			require.Equal(t, states, got)
+			require.Equal(t, saved, got)
 		}
 	})
 }

@@ -64,7 +64,7 @@ func (s *slotFolder) path(name string) string { return filepath.Join(s.dir, s.mo
 // Save implements serve.Slots.
 func (s *slotFolder) Save(ctx context.Context, name string, kept *batch.Kept) (int64, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &slotWriter{ctx: ctx, kept: kept, parts: make([]*encodedPart, len(kept.Parts)), wide: s.precision == "fp32"}
+	w := &slotWriter{ctx: ctx, kept: kept, parts: make([]*readPart, len(kept.Parts))}
 	defer w.wait()
 	defer cancel()
 	ids := make([]int64, len(kept.Tokens))
@@ -76,9 +76,8 @@ func (s *slotFolder) Save(ctx context.Context, name string, kept *batch.Kept) (i
 	var buffers []slotBuffer
 	for i, p := range kept.Parts {
 		buffers = append(buffers, slotBuffer{p.Buffer, p.DType.String()})
-		entries = append(entries, safetensors.Entry{Name: partName(i), DType: fileDType(w.stored(p.DType)),
-			Shape: p.Shape,
-			Data:  func(out io.Writer) error { return w.write(out, i) }})
+		entries = append(entries, safetensors.Entry{Name: partName(i), DType: fileDType(p.Stored), Shape: p.Shape,
+			Data: func(out io.Writer) error { return w.write(out, i) }})
 	}
 	list, err := json.Marshal(buffers)
 	if err != nil {
@@ -158,6 +157,10 @@ func (s *slotFolder) open(f *safetensors.File) (*batch.Kept, error) {
 		return nil, fmt.Errorf("%s: it is the state of a server with --precision %s, which cannot go on with %s",
 			f.Path(), p, s.precision)
 	}
+	precision, err := eval.ParsePrecision(s.precision)
+	if err != nil {
+		return nil, err
+	}
 	r := &slotReader{file: f}
 	tokens, err := r.tokens(len(buffers))
 	if err != nil {
@@ -167,14 +170,15 @@ func (s *slotFolder) open(f *safetensors.File) (*batch.Kept, error) {
 	for i, b := range buffers {
 		t, ok := f.Tensor(partName(i))
 		d, known := dtypeNamed(b.DType)
-		if !ok || !known || t.DType != fileDType(d) && (t.DType != safetensors.F32 || !d.IsFloat()) {
-			return nil, fmt.Errorf("%s: the tensor %q of buffer %q is missing or no %s", f.Path(),
-				partName(i), b.Name, b.DType)
+		stored := eval.StateDType(d, precision)
+		if !ok || !known || t.DType != fileDType(stored) {
+			return nil, fmt.Errorf("%s: the tensor %q of buffer %q is missing or no %s in %s", f.Path(),
+				partName(i), b.Name, b.DType, fileDType(stored))
 		}
-		kept.Parts = append(kept.Parts, batch.Part{Buffer: b.Name, DType: d, Shape: t.Shape})
+		kept.Parts = append(kept.Parts, batch.Part{Buffer: b.Name, DType: d, Stored: stored, Shape: t.Shape})
 		r.parts = append(r.parts, t)
 	}
-	kept.Read = func(_ context.Context, i int) (*eval.Tensor, error) { return r.part(i, kept.Parts[i].DType) }
+	kept.Read = func(_ context.Context, i int) ([]byte, error) { return r.part(i) }
 	return kept, nil
 }
 

@@ -51,7 +51,8 @@ func BenchmarkSlot(b *testing.B) {
 	parts, err := keeper.Parts(units)
 	require.NoError(b, err)
 	random := rand.New(rand.NewPCG(1, 2))
-	var states []engine.State
+	var kept []batch.Part
+	var contents [][]byte
 	size := int64(0)
 	for _, p := range parts {
 		t, err := eval.NewTensor(p.DType, p.Shape...)
@@ -59,14 +60,14 @@ func BenchmarkSlot(b *testing.B) {
 		for i := range t.F {
 			t.F[i] = float32(int(random.Uint32()>>24)-128) / 64 // bfloat16 has it
 		}
-		states = append(states, engine.State{Buffer: p.Buffer, Tensor: t})
-		size += int64(t.Len() * p.DType.Size())
+		kept, contents = append(kept, p.Part), append(contents, t.Encode())
+		size += int64(p.Size())
 	}
 	folder := &slotFolder{dir: b.TempDir(), model: "m", program: "p", precision: "mixed"}
 	save := func(name string) {
 		tokens := make([]int32, 32<<10)
 		tokens[0] = int32(name[0])
-		_, err := folder.Save(b.Context(), name, batch.NewKept(tokens, keeper.Form(), states))
+		_, err := folder.Save(b.Context(), name, batch.NewKept(tokens, keeper.Form(), kept, contents))
 		require.NoError(b, err)
 	}
 	save("a")

@@ -13,10 +13,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
 	"github.com/etc-ml/etc/runtime/batch"
-	"github.com/etc-ml/etc/runtime/cpu/kernel"
 )
 
 // This file writes and reads the parts of slot files, several at a time: see slotfile.go.
@@ -45,39 +43,30 @@ func fileDType(d ir.DType) safetensors.DType {
 	return safetensors.I64
 }
 
-// slotWriter encodes the parts of a state ahead of where they are written.
+// slotWriter reads the parts of a state ahead of where they are written.
 type slotWriter struct {
 	ctx  context.Context
 	kept *batch.Kept
-	wide bool // the precision keeps float32 in every float buffer
 
-	parts   []*encodedPart // that were begun; nil for others
+	parts   []*readPart // that were begun; nil for others
 	running sync.WaitGroup
 }
 
-// encodedPart is a part on its way to the file.
-type encodedPart struct {
-	done chan struct{} // closed when the rest is there
-	raw  []byte
-	sum  uint64
-	err  error
-}
-
-// stored is the dtype that a part of dtype d is written in: float32 where the server holds that, else its own.
-func (w *slotWriter) stored(d ir.DType) ir.DType {
-	if w.wide && d.IsFloat() {
-		return ir.F32
-	}
-	return d
+// readPart is a part on its way to the file.
+type readPart struct {
+	done    chan struct{} // closed when the rest is there
+	content []byte
+	sum     uint64
+	err     error
 }
 
 // write writes a part, and begins those behind it. Parts are written by one goroutine, in any order.
 func (w *slotWriter) write(out io.Writer, part int) error {
 	for i := part; i < min(part+1+runtime.GOMAXPROCS(0), len(w.parts)); i++ {
 		if w.parts[i] == nil {
-			p := &encodedPart{done: make(chan struct{})}
+			p := &readPart{done: make(chan struct{})}
 			w.parts[i] = p
-			w.running.Go(func() { defer close(p.done); p.encode(w, i) })
+			w.running.Go(func() { defer close(p.done); p.read(w, i) })
 		}
 	}
 	p := w.parts[part]
@@ -85,27 +74,16 @@ func (w *slotWriter) write(out io.Writer, part int) error {
 	if p.err != nil {
 		return p.err
 	}
-	_, err := out.Write(p.raw)
-	p.raw = nil
+	_, err := out.Write(p.content)
+	p.content = nil
 	return err
 }
 
-// encode reads a part and makes its bytes.
-func (p *encodedPart) encode(w *slotWriter, part int) {
-	t, err := w.kept.Read(w.ctx, part)
-	if err != nil {
-		p.err = err
-		return
+// read reads a part and makes its checksum.
+func (p *readPart) read(w *slotWriter, part int) {
+	if p.content, p.err = w.kept.Read(w.ctx, part); p.err == nil {
+		p.sum = xxhash.Sum64(p.content)
 	}
-	if stored := w.stored(t.DType); stored == ir.BF16 {
-		p.raw = make([]byte, 2*len(t.F))
-		kernel.ToBF16(p.raw, t.F) // some times faster than Encode
-	} else {
-		wide := *t
-		wide.DType = stored
-		p.raw = wide.Encode()
-	}
-	p.sum = xxhash.Sum64(p.raw)
 }
 
 // sums are the checksums of all parts, which are written.
@@ -125,7 +103,6 @@ type slotReader struct {
 	file  *safetensors.File
 	parts []*safetensors.Tensor
 	sums  []byte
-	raw   sync.Pool // of *[]byte
 }
 
 // tokens reads the tokens and the checksums, and checks all that is no part.
@@ -170,39 +147,16 @@ func readAll(t *safetensors.Tensor, into []byte) error {
 	return nil
 }
 
-// part reads a part and holds it against its checksum. dtype is that of its buffer, which float32 holds exactly.
-func (r *slotReader) part(i int, dtype ir.DType) (*eval.Tensor, error) {
+// part reads a part and holds it against its checksum.
+func (r *slotReader) part(i int) ([]byte, error) {
 	t := r.parts[i]
-	buffer, _ := r.raw.Get().(*[]byte)
-	if buffer == nil {
-		buffer = new([]byte)
-	}
-	defer r.raw.Put(buffer)
-	*buffer = slices.Grow((*buffer)[:0], int(t.Size()))[:t.Size()]
-	if err := readAll(t, *buffer); err != nil {
+	content := make([]byte, t.Size())
+	if err := readAll(t, content); err != nil {
 		return nil, fmt.Errorf("%s: %w", r.file.Path(), err)
 	}
-	if want := binary.LittleEndian.Uint64(r.sums[i*sumSize:]); xxhash.Sum64(*buffer) != want {
-		return nil, fmt.Errorf("%s is damaged: the checksum of tensor %q is %016x, expected %016x", r.file.Path(),
-			t.Name,
-			xxhash.Sum64(*buffer), want)
+	if found, want := xxhash.Sum64(content), binary.LittleEndian.Uint64(r.sums[i*sumSize:]); found != want {
+		return nil, fmt.Errorf("%s is damaged: the checksum of tensor %q is %016x, expected %016x", r.file.Path(), t.Name,
+			found, want)
 	}
-	d, ok := dtypeOf(t.DType)
-	if !ok {
-		return nil, fmt.Errorf("%s: tensor %q is %s", r.file.Path(), t.Name, t.DType)
-	}
-	if d == ir.BF16 {
-		out, err := eval.NewTensor(dtype, t.Shape...)
-		if err != nil {
-			return nil, fmt.Errorf("%s: tensor %q: %w", r.file.Path(), t.Name, err)
-		}
-		kernel.FromBF16(out.F, *buffer) // some times faster than Decode
-		return out, nil
-	}
-	out, err := eval.Decode(d, t.Shape, *buffer)
-	if err != nil {
-		return nil, fmt.Errorf("%s: tensor %q: %w", r.file.Path(), t.Name, err)
-	}
-	out.DType = dtype
-	return out, nil
+	return content, nil
 }
