@@ -82,6 +82,16 @@ func Gemma426B(layers int) *huggingface.Gemma4 {
 	return c
 }
 
+// Gemma412B is the configuration of Gemma4-12B with the given number of layers (48 in the published model), which is of
+// the family "gemma4unified".
+func Gemma412B(layers int) *huggingface.Gemma4 {
+	c := Gemma431B(layers)
+	c.HiddenSize, c.IntermediateSize = 3840, 15360
+	c.Sliding.Heads, c.Sliding.KVHeads = 16, 8
+	c.Full.Heads, c.Full.KVHeads = 16, 1
+	return c
+}
+
 // Gemma4E4B is the configuration of Gemma4-E4B with the given number of layers (42 in the published model), of which
 // the last 18, or three sevenths, share keys and values.
 func Gemma4E4B(layers int) *huggingface.Gemma4 {

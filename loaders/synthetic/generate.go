@@ -18,7 +18,10 @@ import (
 
 // Spec says what checkpoint to write.
 type Spec struct {
-	Config     huggingface.Config // of any family
+	Config huggingface.Config // of any family
+	// Family is the short name of the family that config.json names, where several have such a configuration; empty:
+	// the first one of these.
+	Family     string
 	Seed       uint64
 	ShardBytes int64 // most bytes of weights a file, one tensor at least; 0 is 4 GiB
 	Workers    int   // files written at the same time; 0 is one for each CPU
@@ -32,7 +35,7 @@ func Generate(dir string, spec Spec) error {
 	if err != nil {
 		return err
 	}
-	config, err := configJSON(spec.Config)
+	config, err := configJSON(spec.Config, spec.Family)
 	if err != nil {
 		return err
 	}

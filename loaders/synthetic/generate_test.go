@@ -53,13 +53,13 @@ func TestTensorsAsTransformers(t *testing.T) {
 // TestTensorsOfFamilies is TestTensorsAsTransformers for the tiny checkpoints of the other families.
 func TestTensorsOfFamilies(t *testing.T) {
 	for _, name := range []string{"qwen35-tiny", "qwen3next-tiny", "qwen3moe-tiny", "qwen3-tiny", "gemma4moe-tiny",
-		"gemma4e-tiny", "museglimmer-tiny"} {
+		"gemma4e-tiny", "gemma4unified-tiny", "museglimmer-tiny"} {
 		t.Run(name, func(t *testing.T) {
 			source := filepath.Join("..", "..", "testdata", "checkpoints", name)
 			m, err := huggingface.Load(source)
 			require.NoError(t, err)
 			dir := filepath.Join(t.TempDir(), "checkpoint")
-			require.NoError(t, Generate(dir, Spec{Config: m.Config}))
+			require.NoError(t, Generate(dir, Spec{Config: m.Config, Family: m.Family}))
 			again, err := huggingface.Load(dir)
 			require.NoError(t, err)
 			require.Equal(t, m.Config, again.Config)
@@ -205,6 +205,7 @@ func TestPresets(t *testing.T) {
 		{Qwen3MoE30B(48), 61.1},
 		{Qwen3Dense8B(36), 16.4},
 		{Gemma426B(30), 50.5},
+		{Gemma412B(48), 23.8}, // and 52 million parameters of images and sound
 		{Gemma4E4B(42), 15.0},
 		{MuseGlimmer30B(52), 55.7}, // and 2 billion parameters of vision
 	}
@@ -216,12 +217,19 @@ func TestPresets(t *testing.T) {
 	for layers := 1; layers <= 15; layers++ {
 		for _, config := range []huggingface.Config{Qwen35MoE35B(layers), Gemma431B(layers),
 			Qwen35Dense27B(layers), Qwen3Next80B(layers),
-			Qwen3MoE30B(layers), Qwen3Dense8B(layers), Gemma426B(layers), Gemma4E4B(layers), MuseGlimmer30B(layers)} {
+			Qwen3MoE30B(layers), Qwen3Dense8B(layers), Gemma426B(layers), Gemma412B(layers), Gemma4E4B(layers), MuseGlimmer30B(layers)} {
 			require.Equal(t, layers, config.Depth())
-			_, err := configJSON(config)
+			_, err := configJSON(config, "")
 			require.NoError(t, err)
 		}
 	}
+	text, err := configJSON(Gemma412B(48), "gemma4unified")
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"model_type": "gemma4_unified"`)
+	_, err = configJSON(Gemma412B(48), "gemma5")
+	require.EqualError(t, err, `expected the short name of a family, found "gemma5"`)
+	_, err = configJSON(Gemma426B(30), "gemma4unified")
+	require.ErrorContains(t, err, "expected a configuration that config.json can hold", "it has no experts")
 }
 
 func TestGenerateRefuses(t *testing.T) {

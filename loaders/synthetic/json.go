@@ -1,6 +1,7 @@
 package synthetic
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -11,17 +12,20 @@ import (
 // object is a JSON object; encoding/json sorts its keys.
 type object map[string]any
 
-// configJSON is the config.json of a configuration. It reads back as the same configuration, or there is an
-// error that says why it cannot.
-func configJSON(config huggingface.Config) ([]byte, error) {
+// configJSON is the config.json of a configuration, for a family (see [Spec]). It reads back as the same configuration,
+// or there is an error that says why it cannot.
+func configJSON(config huggingface.Config, name string) ([]byte, error) {
+	if _, ok := huggingface.FamilyNamed(name); name != "" && !ok {
+		return nil, fmt.Errorf("expected the short name of a family, found %q", name)
+	}
 	var root object
 	switch c := config.(type) {
 	case *huggingface.Qwen:
-		root = qwenJSON(c)
+		root = qwenJSON(c, cmp.Or(name, qwenFamily(c)))
 	case *huggingface.Gemma4:
-		root = gemmaJSON(c)
+		root = gemmaJSON(c, cmp.Or(name, "gemma4"))
 	case *huggingface.MuseGlimmer:
-		root = museJSON(c)
+		root = museJSON(c, cmp.Or(name, "museglimmer"))
 	}
 	text, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
@@ -90,7 +94,7 @@ func qwenFamily(c *huggingface.Qwen) string {
 	return "qwen35"
 }
 
-func qwenJSON(c *huggingface.Qwen) object {
+func qwenJSON(c *huggingface.Qwen, name string) object {
 	text := object{
 		"vocab_size": c.VocabSize, "hidden_size": c.HiddenSize, "num_hidden_layers": len(c.Layers),
 		"num_attention_heads": c.Heads, "num_key_value_heads": c.KVHeads, "head_dim": c.HeadDim,
@@ -117,7 +121,7 @@ func qwenJSON(c *huggingface.Qwen) object {
 			text["mlp_only_layers"] = append([]int{}, c.DenseLayers...)
 		}
 	}
-	return nested(qwenFamily(c), c.TieWordEmbeddings, text.setPositions(c.MaxPositions))
+	return nested(name, c.TieWordEmbeddings, text.setPositions(c.MaxPositions))
 }
 
 func ropeJSON(c *huggingface.Qwen) object {
@@ -142,7 +146,7 @@ func ropeJSON(c *huggingface.Qwen) object {
 	return rope
 }
 
-func gemmaJSON(c *huggingface.Gemma4) object {
+func gemmaJSON(c *huggingface.Gemma4, name string) object {
 	text := object{
 		"vocab_size": c.VocabSize, "hidden_size": c.HiddenSize, "intermediate_size": c.IntermediateSize,
 		"num_hidden_layers": len(c.Layers), "layer_types": layerNames(c.Layers),
@@ -169,10 +173,10 @@ func gemmaJSON(c *huggingface.Gemma4) object {
 		text["num_experts"], text["top_k_experts"] = c.Experts, c.ExpertsPerToken
 		text["moe_intermediate_size"] = c.ExpertIntermediate
 	}
-	return nested("gemma4", c.TieWordEmbeddings, text.setPositions(c.MaxPositions))
+	return nested(name, c.TieWordEmbeddings, text.setPositions(c.MaxPositions))
 }
 
-func museJSON(c *huggingface.MuseGlimmer) object {
+func museJSON(c *huggingface.MuseGlimmer, name string) object {
 	thetas := make([]float64, len(c.Layers))
 	for i, unrotated := range c.Unrotated {
 		if !unrotated {
@@ -192,5 +196,5 @@ func museJSON(c *huggingface.MuseGlimmer) object {
 	if c.FinalLogitSoftcap != 0 {
 		text["final_logit_softcapping"] = c.FinalLogitSoftcap
 	}
-	return nested("museglimmer", c.TieWordEmbeddings, text.setPositions(c.MaxPositions))
+	return nested(name, c.TieWordEmbeddings, text.setPositions(c.MaxPositions))
 }

@@ -16,16 +16,18 @@ var syntheticModels = []struct {
 	name   string
 	layers int
 	config func(layers int) huggingface.Config
+	family string // where several have such a configuration; see synthetic.Spec
 }{
-	{"qwen35moe-35b", 40, func(n int) huggingface.Config { return synthetic.Qwen35MoE35B(n) }},
-	{"qwen35-27b", 64, func(n int) huggingface.Config { return synthetic.Qwen35Dense27B(n) }},
-	{"qwen3next-80b", 48, func(n int) huggingface.Config { return synthetic.Qwen3Next80B(n) }},
-	{"qwen3moe-30b", 48, func(n int) huggingface.Config { return synthetic.Qwen3MoE30B(n) }},
-	{"qwen3-8b", 36, func(n int) huggingface.Config { return synthetic.Qwen3Dense8B(n) }},
-	{"gemma4-31b", 60, func(n int) huggingface.Config { return synthetic.Gemma431B(n) }},
-	{"gemma4-26b", 30, func(n int) huggingface.Config { return synthetic.Gemma426B(n) }},
-	{"gemma4-e4b", 42, func(n int) huggingface.Config { return synthetic.Gemma4E4B(n) }},
-	{"museglimmer-30b", 52, func(n int) huggingface.Config { return synthetic.MuseGlimmer30B(n) }},
+	{"qwen35moe-35b", 40, func(n int) huggingface.Config { return synthetic.Qwen35MoE35B(n) }, ""},
+	{"qwen35-27b", 64, func(n int) huggingface.Config { return synthetic.Qwen35Dense27B(n) }, ""},
+	{"qwen3next-80b", 48, func(n int) huggingface.Config { return synthetic.Qwen3Next80B(n) }, ""},
+	{"qwen3moe-30b", 48, func(n int) huggingface.Config { return synthetic.Qwen3MoE30B(n) }, ""},
+	{"qwen3-8b", 36, func(n int) huggingface.Config { return synthetic.Qwen3Dense8B(n) }, ""},
+	{"gemma4-31b", 60, func(n int) huggingface.Config { return synthetic.Gemma431B(n) }, ""},
+	{"gemma4-26b", 30, func(n int) huggingface.Config { return synthetic.Gemma426B(n) }, ""},
+	{"gemma4-12b", 48, func(n int) huggingface.Config { return synthetic.Gemma412B(n) }, "gemma4unified"},
+	{"gemma4-e4b", 42, func(n int) huggingface.Config { return synthetic.Gemma4E4B(n) }, ""},
+	{"museglimmer-30b", 52, func(n int) huggingface.Config { return synthetic.MuseGlimmer30B(n) }, ""},
 }
 
 // newSynthetic is a hidden command: it makes the checkpoints that BENCHMARKS.md measures.
@@ -62,7 +64,7 @@ func newSynthetic() *cobra.Command {
 				return usageError{err}
 			}
 			if err := synthetic.Generate(output,
-				synthetic.Spec{Config: config, Seed: seed, Workers: jobs}); err != nil {
+				synthetic.Spec{Config: config, Family: syntheticModels[at].family, Seed: seed, Workers: jobs}); err != nil {
 				return err
 			}
 			logf(cmd.ErrOrStderr(), "etc: wrote %s, %s of weights", output, humanize.IBytes(uint64(size)))
