@@ -38,7 +38,7 @@ type architecture struct {
 var architectures = []architecture{
 	{false, is[*huggingface.Qwen], open(qwen.New), qwen.GGUF, qwen.FromGGUF, qwen.FromBundle},
 	{true, is[*huggingface.Gemma4], open(gemma4.New), gemma4.GGUF, gemma4.FromGGUF, nil},
-	{true, is[*huggingface.MuseGlimmer], open(museglimmer.New), nil, nil, nil},
+	{true, is[*huggingface.MuseGlimmer], open(museglimmer.New), museglimmer.GGUF, museglimmer.FromGGUF, nil},
 }
 
 func is[C huggingface.Config](config huggingface.Config) bool {

@@ -73,6 +73,12 @@ func (t Tensor) PermuteRows(start int, order []int) Tensor {
 	})
 }
 
+// PermuteRowsOfEach puts the rows of every run of len(order) rows in another order: row i of a run is its row order[i].
+// The number of rows must be a multiple of the run's.
+func (t Tensor) PermuteRowsOfEach(order []int) Tensor {
+	return t.each(func(d ir.Data) ir.Data { return permuted{d, ir.DataSize(d) / d.Shape()[0], order} })
+}
+
 // CanPermuteColumns reports whether rows of t divide into that many blocks of whole groups.
 func (t Tensor) CanPermuteColumns(blocks int) bool {
 	columns := t.Shape[len(t.Shape)-1]

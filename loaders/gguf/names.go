@@ -14,14 +14,7 @@ type Names map[string]string
 // Find gives the name for a tensor and its layer, -1 for one outside of them. A name that is not in the table stays
 // as it is, for the builder to refuse.
 func (n Names) Find(name string) (as string, layer int) {
-	layer = -1
-	key := name
-	if rest, ok := strings.CutPrefix(name, "blk."); ok {
-		number, inner, _ := strings.Cut(rest, ".")
-		if i, err := strconv.Atoi(number); err == nil && i >= 0 && strconv.Itoa(i) == number {
-			layer, key = i, "blk."+inner
-		}
-	}
+	key, layer := Key(name)
 	as, ok := n[key]
 	if !ok {
 		return name, layer
@@ -30,6 +23,17 @@ func (n Names) Find(name string) (as string, layer int) {
 		return as, layer
 	}
 	return fmt.Sprintf("layers.%d.%s", layer, strings.TrimPrefix(as, "layers.")), layer
+}
+
+// Key gives the key of [Names] for a tensor, and its layer, -1 for one outside of them.
+func Key(name string) (key string, layer int) {
+	if rest, ok := strings.CutPrefix(name, "blk."); ok {
+		number, inner, _ := strings.Cut(rest, ".")
+		if i, err := strconv.Atoi(number); err == nil && i >= 0 && strconv.Itoa(i) == number {
+			return "blk." + inner, i
+		}
+	}
+	return name, -1
 }
 
 // Layers reads the number of layers ARCH.block_count, of which every one must have tensors.

@@ -9,7 +9,8 @@ import (
 
 // Family is a model family: what config.json calls it and how its configuration is read.
 type Family struct {
-	// Name is short and unique; it is what llama.cpp calls the family, where it has it.
+	// Name is short and unique. It is what llama.cpp calls the family, where that has a name of its own for it without
+	// a hyphen.
 	Name string
 	// Title is what people call the models, and Sizes lists the published ones.
 	Title, Sizes string

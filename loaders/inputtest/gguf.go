@@ -281,7 +281,7 @@ func q6_K(out []byte, v []float32) []byte {
 	return appendHalf(out, d)
 }
 
-// WriteGGUF writes the checkpoint as llama.cpp's convert_hf_to_gguf.py does (conversion/base.py, qwen.py, gemma.py),
+// WriteGGUF writes the checkpoint as llama.cpp's convert_hf_to_gguf.py does (conversion/base.py, qwen.py, gemma.py, muse_glimmer.py),
 // with the encoding that kind gives for the name of a matrix in the file; what is no matrix, the router and the
 // convolution are F32.
 func (s *Source) WriteGGUF(path string, kind func(name string) string) error {
@@ -294,12 +294,15 @@ func (s *Source) WriteGGUF(path string, kind func(name string) string) error {
 
 // AddGGUF adds the checkpoint to a file.
 func (s *Source) AddGGUF(g *GGUF, kind func(name string) string) error {
-	g.Key("general.architecture", s.Arch)
-	g.Key("general.type", "model")
-	add := s.qwenGGUF
-	if s.Arch == "gemma4" {
-		add = s.gemmaGGUF
+	arch, add := s.Arch, s.qwenGGUF
+	switch s.Arch {
+	case "gemma4", "gemma4unified": // which llama.cpp does not tell apart
+		arch, add = "gemma4", s.gemmaGGUF
+	case "museglimmer":
+		arch, add = "muse-glimmer", s.museGGUF
 	}
+	g.Key("general.architecture", arch)
+	g.Key("general.type", "model")
 	if s.Files[huggingface.TokenizerFile] != nil {
 		if err := s.tokenizerGGUF(g); err != nil {
 			return err

@@ -10,6 +10,6 @@
 //   - Queries are scaled after their norm, and not rotated in some layers, whatever their kind.
 //   - A tied head multiplies by the embedding as it is stored. Logits are float32.
 //
-// Package museglimmer imports ir, loaders/builder and loaders/huggingface and must never import passes,
+// Package museglimmer imports ir, loaders/builder, loaders/gguf and loaders/huggingface and must never import passes,
 // codegen or runtime.
 package museglimmer

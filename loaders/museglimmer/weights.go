@@ -35,7 +35,13 @@ func read(c *huggingface.MuseGlimmer, t *builder.Tensors) weights {
 	w := weights{embedding: t.Matrix("embed_tokens.weight", c.VocabSize, h)}
 	for i := range c.Layers {
 		prefix := fmt.Sprintf("layers.%d", i)
-		norm := func(name string) weight { return t.Weight(prefix+"."+name+".weight", h).OnePlus() }
+		norm := func(name string) weight {
+			w := t.Weight(prefix+"."+name+".weight", h)
+			if t.Multipliers {
+				return w
+			}
+			return w.OnePlus()
+		}
 		attention, mlp := prefix+".self_attn.", prefix+".mlp."
 		w.layers = append(w.layers, layer{
 			prefix:           prefix,

@@ -217,7 +217,8 @@ func TestPresets(t *testing.T) {
 	for layers := 1; layers <= 15; layers++ {
 		for _, config := range []huggingface.Config{Qwen35MoE35B(layers), Gemma431B(layers),
 			Qwen35Dense27B(layers), Qwen3Next80B(layers),
-			Qwen3MoE30B(layers), Qwen3Dense8B(layers), Gemma426B(layers), Gemma412B(layers), Gemma4E4B(layers), MuseGlimmer30B(layers)} {
+			Qwen3MoE30B(layers), Qwen3Dense8B(layers), Gemma426B(layers), Gemma412B(layers), Gemma4E4B(layers),
+			MuseGlimmer30B(layers)} {
 			require.Equal(t, layers, config.Depth())
 			_, err := configJSON(config, "")
 			require.NoError(t, err)
