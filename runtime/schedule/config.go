@@ -37,8 +37,10 @@ type ID int64
 type Request struct {
 	ID        ID
 	Prompt    []int32
-	MaxTokens int   // most tokens to draw, at least 1
-	Drafts    int   // most drafts that a call of the sequence verifies
+	MaxTokens int // most tokens to draw, at least 1
+	Drafts    int // most drafts that a call of the sequence verifies
+	// DraftLast lets a call verify a draft of the last token too; the result leaves out what is drawn behind it.
+	DraftLast bool
 	Marks     []int // positions in the prompt, ascending, worth a checkpoint: ends of turns
 }
 

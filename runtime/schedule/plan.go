@@ -106,7 +106,7 @@ func (s *Scheduler) turn(budget int) ([]*pick, int) {
 func (s *Scheduler) draft(decoding []*pick, left int) {
 	for i := range decoding {
 		p := decoding[(i+s.stats.Calls)%len(decoding)]
-		p.drafts = min(len(p.q.drafts), p.q.MaxTokens-p.q.drawn()-1, left)
+		p.drafts = min(len(p.q.drafts), p.q.mayDraft(), left)
 		left -= p.drafts
 	}
 }

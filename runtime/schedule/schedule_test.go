@@ -38,7 +38,7 @@ func (z sizes) config() schedule.Config {
 }
 
 func (z sizes) request(id int, shared []int32) schedule.Request {
-	r := schedule.Request{ID: schedule.ID(id), MaxTokens: z.in(1, 60), Drafts: z.in(0, 3)}
+	r := schedule.Request{ID: schedule.ID(id), MaxTokens: z.in(1, 60), Drafts: z.in(0, 3), DraftLast: id%2 == 1}
 	r.Prompt = append(r.Prompt, shared[:z.in(0, len(shared))]...)
 	r.Prompt = append(r.Prompt, z.tokens(z.in(1, 30))...)
 	if z.IntN(2) == 0 {
@@ -235,6 +235,26 @@ func TestDraftsSaveCalls(t *testing.T) {
 			require.Equal(t, (len(st.got)-1+k)/(k+1)+1, s.calls)
 		}
 		require.Less(t, calls[1], calls[0])
+	})
+}
+
+// TestDraftOfTheLastToken: where a draft of the last token is verified, too, each call drafts as many tokens as are left
+// of the sequence, and nothing comes behind its end.
+func TestDraftOfTheLastToken(t *testing.T) {
+	eachLayout(t, func(t *testing.T, l cache.Layout) {
+		for last, want := range map[bool][]int{true: {0, 3, 3, 1}, false: {0, 3, 3, 0}} {
+			s := newSim(t, l, roomy, 1<<20, 0)
+			s.hit = 1
+			st := s.arrive(schedule.Request{ID: 1, Prompt: prompt(9, longestSalt(l)), MaxTokens: 10, Drafts: 3,
+				DraftLast: last})
+			require.Len(t, st.want, 10)
+			var drafts []int
+			for call := s.step(); call != nil; call = s.step() {
+				drafts = append(drafts, call.Entries[0].Drafts)
+			}
+			require.Equal(t, want, drafts)
+			require.Equal(t, st.want, st.got)
+		}
 	})
 }
 

@@ -31,6 +31,14 @@ func (q *sequence) decoding() bool { return q.left() == 1 && len(q.tokens) > len
 // drawn returns the number of tokens that were drawn.
 func (q *sequence) drawn() int { return len(q.tokens) - len(q.Prompt) }
 
+// mayDraft returns how many drafts the next call can verify before the sequence has all its tokens.
+func (q *sequence) mayDraft() int {
+	if q.DraftLast {
+		return q.MaxTokens - q.drawn()
+	}
+	return q.MaxTokens - q.drawn() - 1
+}
+
 // Scheduler plans calls for many sequences.
 type Scheduler struct {
 	config  Config

@@ -162,7 +162,8 @@ func (s *sim) run(e schedule.Entry, tokens []int32) []schedule.Result {
 	for i := e.Rows - e.Wanted; ; i++ {
 		r.Tokens = append(r.Tokens, tokenOf(hashes[i]))
 		r.Ended = r.Tokens[len(r.Tokens)-1] == stopToken
-		if r.Ended || i+1 == e.Rows || tokens[i+1] != r.Tokens[len(r.Tokens)-1] {
+		all := len(st.got)+len(r.Tokens) == st.request.MaxTokens // a draft of the last token was right
+		if r.Ended || all || i+1 == e.Rows || tokens[i+1] != r.Tokens[len(r.Tokens)-1] {
 			break
 		}
 	}
