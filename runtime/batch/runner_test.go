@@ -246,6 +246,32 @@ func TestRequestsAreChecked(t *testing.T) {
 	require.ErrorIs(t, err, schedule.ErrTooLong)
 }
 
+// TestRead: all tokens until the answer ends, those until the reader has enough, and none where its context ends.
+func TestRead(t *testing.T) {
+	run, q := start(t, &hasher{}, false, 1, 4), plain(5, 6)
+	q.Stop = nil
+	want := alone(t, false, q).Tokens
+	for enough, reason := range map[int]batch.Reason{len(want) + 1: batch.Length, 2: batch.Cancelled} {
+		s, err := run.Submit(t.Context(), q)
+		require.NoError(t, err)
+		var got []int
+		end, err := s.Read(t.Context(), func(token batch.Token) bool {
+			got = append(got, token.ID)
+			return len(got) < enough
+		})
+		require.NoError(t, err)
+		require.Equal(t, want[:min(enough, len(want))], got)
+		require.Equal(t, reason, end.Reason)
+		require.Zero(t, run.Active())
+	}
+	s, err := run.Submit(t.Context(), q)
+	require.NoError(t, err)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, err = s.Read(ended, func(batch.Token) bool { return true })
+	require.ErrorIs(t, err, context.Canceled)
+}
+
 func TestTokensRange(t *testing.T) {
 	run := start(t, &hasher{}, false, 1, 4)
 	q := plain(5, 6)

@@ -67,24 +67,49 @@ func (s *Stream) Next(ctx context.Context) (Token, bool) {
 // token. A loop that is left cancels the stream.
 func (s *Stream) Tokens(ctx context.Context) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
-		defer s.Cancel()
-		for {
-			t, ok := s.Next(ctx)
-			if !ok {
-				break
+		ctx, leave := context.WithCancel(ctx)
+		defer leave()
+		left := false
+		end, err := s.Read(ctx, func(t Token) bool {
+			if left = !yield(t, nil); left {
+				leave()
 			}
-			if !yield(t, nil) {
-				return
-			}
-		}
-		if err := ctx.Err(); err != nil {
+			return !left
+		})
+		switch {
+		case left:
+		case err != nil:
 			yield(Token{}, err)
-		} else if end, err := s.End(); err != nil {
-			yield(Token{}, err)
-		} else if end.Reason == Cancelled {
+		case end.Reason == Cancelled:
 			yield(Token{}, context.Canceled)
 		}
 	}
+}
+
+// Read hands the tokens of the answer to each, which tells whether the answer goes on, and says how the answer ended.
+// Where each has ended it, that is [Cancelled], and Read waits for the call that runs. When ctx ends, Read cancels the
+// stream and returns the error of ctx at once.
+func (s *Stream) Read(ctx context.Context, each func(Token) bool) (End, error) {
+	defer s.Cancel()
+	left := false
+	for ctx.Err() == nil {
+		t, ok := s.Next(ctx)
+		if !ok {
+			break
+		}
+		if !left && !each(t) { // what comes then was drawn before the stream knew
+			left = true
+			s.Cancel()
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return End{}, err
+	}
+	end, err := s.End()
+	if left {
+		end.Reason = Cancelled
+	}
+	return end, err
 }
 
 // Cancel ends the stream within one call of the program. It may be called at any time, more than once.
