@@ -2,15 +2,14 @@ package etc
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"time"
 
+	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/chat"
-	"github.com/etc-ml/etc/runtime/schedule"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
@@ -134,7 +133,7 @@ func (m *Model) answer(ctx context.Context, q question, err error, p Parameters,
 	}
 	stream, err := m.runner.Submit(ctx, r)
 	if err != nil {
-		fail(requestError(err))
+		fail(execution.RequestError(err))
 		return
 	}
 	m.follow(ctx, stream, r, q, p, yield)
@@ -170,76 +169,59 @@ func (m *Model) request(q question, p Parameters) (r batch.Request, err error) {
 	return r, err
 }
 
-// requestError gives an error of a request its kind.
-func requestError(err error) error {
-	var parameter *batch.ParameterError
-	var context *batch.ContextError
-	switch {
-	case errors.As(err, &parameter), errors.As(err, &context):
-		return kind.Of(kind.ErrUsage, err)
-	case errors.Is(err, schedule.ErrTooLong):
-		return kind.Of(kind.ErrMemory, err)
-	}
-	return err
-}
-
 // follow gives the tokens of a stream until it ends.
 func (m *Model) follow(ctx context.Context, stream *batch.Stream, r batch.Request, q question, p Parameters,
 	yield func(Token, error) bool) {
-	defer stream.Cancel()
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
 	m.lock.Lock()
 	text, stop := m.text.Stream(), session.NewTextStop(p.Stop)
 	m.lock.Unlock()
-	count, stopped := 0, false
-	for !stopped && ctx.Err() == nil {
-		t, ok := stream.Next(ctx)
-		if !ok {
-			break
-		}
+	count, left := 0, false
+	end, err := stream.Read(ctx, func(t batch.Token) bool {
 		count++
 		if q.answered != nil {
 			q.answered(t.ID)
 		}
-		out := Token{ID: t.ID, Logprob: float64(t.Logprob)}
+		out, stopped := tokenOf(t), false
 		out.Text, stopped = stop.Push(text.Push(t.ID))
-		for _, c := range t.Top {
-			out.Top = append(out.Top, Candidate{c.ID, float64(c.Logprob)})
+		if left = !yield(out, nil); left {
+			leave() // nobody waits for the end
 		}
-		if !yield(out, nil) {
-			return
-		}
+		return !left && !stopped
+	})
+	if left {
+		return
 	}
 	last := Token{ID: -1}
-	if !stopped {
-		if err := ctx.Err(); err != nil {
-			yield(last, err)
-			return
-		}
-		if last.Text, stopped = stop.Push(text.Flush()); !stopped {
+	if err == nil && !stop.Stopped() {
+		if last.Text, _ = stop.Push(text.Flush()); !stop.Stopped() {
 			last.Text += stop.Flush()
 		}
-	}
-	if stopped { // by a text: the stream does not know yet
-		stream.Cancel()
-		for more := true; more; {
-			_, more = stream.Next(ctx)
+		if end.Reason == batch.Cancelled && !stop.Stopped() {
+			err = batch.ErrClosed // by Close, in the middle of the answer
 		}
-	}
-	end, err := stream.End()
-	if err == nil && !stopped && end.Reason == batch.Cancelled {
-		err = batch.ErrClosed // by Close, in the middle of the answer
 	}
 	if err != nil {
 		yield(last, err)
 		return
 	}
-	last.End = &End{Reason: reasons[end.Reason], PromptTokens: len(r.Prompt), CachedTokens: stream.Cached(),
+	last.End = &End{Reason: reasons[end.Reason], PromptTokens: len(r.Prompt), CachedTokens: end.Cached,
 		AnswerTokens: count,
 		Seed:         r.Sampling.Seed, Queued: end.Queued, Prefill: end.Prefill, Decode: end.Decode}
-	if stopped {
+	if stop.Stopped() {
 		last.End.Reason = StopText
 	}
 	yield(last, nil)
+}
+
+// tokenOf is a token of a stream, without its text.
+func tokenOf(t batch.Token) Token {
+	out := Token{ID: t.ID, Logprob: float64(t.Logprob)}
+	for _, c := range t.Top {
+		out.Top = append(out.Top, Candidate{c.ID, float64(c.Logprob)})
+	}
+	return out
 }
 
 // reasons are those of a stream that has come to its end.

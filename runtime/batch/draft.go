@@ -24,8 +24,9 @@ type Drafting struct {
 // drafts is what a runner has whose streams draft. A nil one is that of a runner without.
 type drafts struct {
 	Drafting
-	drafter Drafter // nil where drafts come from the text
-	shared  *speculate.Shared
+	drafter   Drafter // nil where drafts come from the text
+	shared    *speculate.Shared
+	suspected bool // Options.Suspect was told
 }
 
 // leastMatch is how many tokens of the end of a text must occur before for what follows to be a draft.
@@ -71,6 +72,18 @@ func (d *drafts) totals() speculate.Totals {
 		return speculate.Totals{}
 	}
 	return d.shared.Totals()
+}
+
+// suspect tells of drafts that are never right, once. Drafts from the text may be.
+func (r *Runner) suspect() {
+	tell := r.options.Suspect
+	if tell == nil || r.drafts == nil || r.drafts.drafter == nil || r.drafts.suspected {
+		return
+	}
+	if t := r.drafts.totals(); t.Suspicious() {
+		r.drafts.suspected = true
+		tell(t)
+	}
 }
 
 // draft has the executor draft the tokens that a call is to verify.
@@ -161,13 +174,23 @@ func (d *drafts) book(call *schedule.Call, all []*booked, results []schedule.Res
 			continue
 		}
 		goOn, members = append(goOn, i), append(members, &b.s.member)
-		left = append(left, min(d.most(b.s), b.s.request.MaxTokens-len(b.s.answer)-1))
+		left = append(left, min(d.most(b.s), d.left(b.s)))
 	}
 	for i, k := range d.shared.Next(members, left) {
 		if k > 0 {
 			results[goOn[i]].Drafts = d.propose(all[goOn[i]].s, k)
 		}
 	}
+}
+
+// left is how many tokens of a stream may be drafted: a fixed number of drafts is cut at the end of the answer. The last
+// token of an answer comes with the next call even without a draft, so a draft for it is never worth its row.
+func (d *drafts) left(s *Stream) int {
+	left := s.request.MaxTokens - len(s.answer)
+	if !d.Fixed {
+		left--
+	}
+	return left
 }
 
 // hasPrompts reports whether a call has rows of prompts.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,7 +21,6 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/ragged"
 	"github.com/etc-ml/etc/runtime/reference"
-	"github.com/etc-ml/etc/runtime/session"
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
@@ -229,33 +229,25 @@ func checkDraftTotals(t testing.TB, r *batch.Runner, x batch.Drafting, right boo
 	}
 }
 
-// TestDraftsAreThoseOfOne: streams draft what a session drafts that has the program for itself, also where the prompt,
-// or a part of it, comes from the prefix cache: the draft's own cache lies there, too.
+// TestDraftsAreThoseOfOne: streams draft what the methods of the file draft that are called one by one, also where the
+// prompt, or a part of it, comes from the prefix cache: the draft's own cache lies there, too. Every round drafts as many
+// tokens as it may.
 func TestDraftsAreThoseOfOne(t *testing.T) {
 	for _, d := range draftedModels[3:] {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			known := knownPrompts(t, d.base)
-			o := engine.Options{Precision: eval.FP32, Threads: 2, Warn: func(string) {}}
-			drafting := session.Drafting{Kind: d.kind, Most: 3, Fixed: true}
-			model, err := session.LoadDrafting(func(name string) (*ir.Module, error) {
-				m := d.module(t, 96)
-				return m.Only(m.Named(name)), nil
-			}, cpu.Engine{}, o, drafting)
-			require.NoError(t, err)
-			defer model.Close()
-			r := d.runner(t, cpu.Engine{}, batch.RaggedOptions{Rows: 24, Sequences: 4, BlockRows: 4},
-				batch.Options{Queue: 9, Budget: 1 << 40, Prefix: 1 << 40,
-					Drafting: batch.Drafting{Most: 3, Fixed: true}})
-			for i, p := range []session.Sampling{session.Greedy, {Temperature: 0.5, TopP: 1, Seed: 5}} {
-				prompt := known[0]
-				s, err := model.NewSession()
-				require.NoError(t, err)
-				a, err := s.Generate(t.Context(), session.Request{Prompt: prompt, MaxNewTokens: 40, Sampling: p})
-				require.NoError(t, err)
-				require.NoError(t, s.Close())
-				q := batch.Request{Prompt: prompt, MaxTokens: 40, Logprobs: -1, Marks: []int{7},
-					Sampling: batch.Sampling{Temperature: p.Temperature, TopK: p.TopK, TopP: p.TopP, Seed: p.Seed}}
+			prompt := knownPrompts(t, d.base)[0]
+			o := batch.RaggedOptions{Rows: 24, Sequences: 4, BlockRows: 4}
+			options := batch.Options{Queue: 9, Budget: 1 << 40, Prefix: 1 << 40}
+			plain := d.runner(t, cpu.Engine{}, o, options)
+			options.Drafting = batch.Drafting{Most: 3, Fixed: true}
+			r, m := d.runner(t, cpu.Engine{}, o, options), d.methods(t)
+			for i, p := range []batch.Sampling{{TopP: 1}, {Temperature: 0.5, TopP: 1, Seed: 5}} {
+				q := batch.Request{Prompt: prompt, MaxTokens: 40, Logprobs: -1, Marks: []int{7}, Sampling: p,
+					DraftLog: true}
+				want := idsOf(answer(t, plain, []batch.Request{q}, nil)[0].tokens)
+				chains := m.chains(slices.Concat(prompt, want), len(prompt), 3,
+					batch.Draw{Temperature: p.Temperature, TopP: p.TopP, Seed: p.Seed})
 				for round := range 3 {
 					switch {
 					case round == 0: // another prompt with the same beginning
@@ -266,19 +258,29 @@ func TestDraftsAreThoseOfOne(t *testing.T) {
 						continue
 					}
 					got := answer(t, r, []batch.Request{q}, nil)[0]
-					require.Equal(t, a.Tokens, idsOf(got.tokens))
+					require.Equal(t, want, idsOf(got.tokens))
 					require.Positive(t, got.end.Cached)
 					if i == 0 {
 						require.Greater(t, got.end.Drafts.Acceptance(), 0.3, "round %d", round)
 					}
-					// A session's last round may draft a token more than fits.
-					require.InDelta(t, a.Drafts.Rounds, got.end.Drafts.Rounds, 1, "round %d", round)
-					require.InDelta(t, a.Drafts.Drafted, got.end.Drafts.Drafted, 3, "round %d", round)
-					require.InDelta(t, a.Drafts.Accepted, got.end.Drafts.Accepted, 3, "round %d", round)
+					checkRounds(t, got.end.Rounds, chains, len(prompt), 40)
 				}
 			}
 		})
 	}
+}
+
+// checkRounds holds the rounds of an answer of tokens behind a prompt against the drafts that they must have.
+func checkRounds(t *testing.T, rounds speculate.Log, chains map[int][]int32, prompt, tokens int) {
+	t.Helper()
+	at := prompt + 1 // the first token comes with the prompt
+	for i, r := range rounds {
+		require.Equal(t, at, r.At, "round %d", i)
+		want := chains[at][:min(3, prompt+tokens-at)]
+		require.Equal(t, want, r.Draft, "round %d", i)
+		at += r.Accepted + 1
+	}
+	require.GreaterOrEqual(t, at, prompt+tokens, "rounds until the answer has all its tokens")
 }
 
 func idsOf(tokens []batch.Token) (out []int) {
@@ -385,6 +387,36 @@ func TestSequenceDrafts(t *testing.T) {
 			require.ErrorContains(t, err, "the draft wants 128")
 			_, err = other.Draft(t.Context(), 1, nil)
 			require.ErrorContains(t, err, "0 drafts behind")
+		})
+	}
+}
+
+// TestSuspect: a runner tells once of a draft that is never right, as one of random weights, and of no other.
+func TestSuspect(t *testing.T) {
+	for _, x := range []struct {
+		d    drafted
+		told int
+	}{{draftedModels[2], 1}, {draftedModels[3], 0}, {draftedModels[0], 0}} {
+		t.Run(x.d.name, func(t *testing.T) {
+			t.Parallel()
+			var told []speculate.Totals // by the goroutine of the runner, which has ended when they are read
+			o := batch.Options{Queue: 9, Budget: 1 << 40, Drafting: batch.Drafting{Most: 3, Fixed: true},
+				Suspect: func(d speculate.Totals) { told = append(told, d) }}
+			r := x.d.runner(t, cpu.Engine{}, batch.RaggedOptions{Rows: 24, Sequences: 4, BlockRows: 4}, o)
+			var requests []batch.Request
+			for range 3 {
+				q := batch.Request{Prompt: []int{5, 6, 7, 8}, MaxTokens: 40, Logprobs: -1, Sampling: batch.Sampling{TopP: 1}}
+				if x.d.kind == speculate.MultiToken && x.told == 0 {
+					q.Prompt = knownPrompts(t, x.d.base)[0]
+				}
+				requests = append(requests, q)
+			}
+			answer(t, r, requests, nil)
+			require.NoError(t, r.Close())
+			require.Len(t, told, x.told)
+			for _, d := range told {
+				require.True(t, d.Suspicious(), "%+v", d)
+			}
 		})
 	}
 }

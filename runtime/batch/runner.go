@@ -31,6 +31,9 @@ type Options struct {
 	Checkpoints int
 	// Drafting has streams draft tokens that their next call verifies.
 	Drafting Drafting
+	// Suspect is told once, on the goroutine of the runner, when hardly any draft of the executor's program has been
+	// right: the draft may belong to another model; nil: nobody is.
+	Suspect func(speculate.Totals)
 	// Observe is told of every call, on the goroutine of the runner; nil: nobody is.
 	Observe func(Step)
 }
@@ -290,7 +293,7 @@ func (r *Runner) inbox() bool {
 			prompt[i] = int32(t)
 		}
 		q := schedule.Request{ID: s.id, Prompt: prompt, MaxTokens: s.request.MaxTokens, Marks: s.request.Marks,
-			Drafts: r.drafts.most(s)}
+			Drafts: r.drafts.most(s), DraftLast: r.drafts != nil && r.drafts.Fixed}
 		if err := r.sched.Arrive(q); err != nil {
 			r.end(s, Failed, err)
 		}
@@ -426,6 +429,7 @@ func (r *Runner) book(call *schedule.Call, outs []Output, masked []bool, start t
 		}
 	}
 	r.drafts.book(call, all, results, start)
+	r.suspect()
 	ended, err := r.sched.Done(results)
 	if err != nil {
 		panic(err) // one result for each entry that wanted one
@@ -456,7 +460,7 @@ func (b *booked) take(outs []Output, drafts []int32, masked bool) {
 		}
 		s.add(t)
 		s.hidden = out.Hidden
-		if i < len(drafts) && t.ID != int(drafts[i]) {
+		if i < len(drafts) && t.ID != int(drafts[i]) || len(s.answer) == s.request.MaxTokens {
 			return
 		}
 	}

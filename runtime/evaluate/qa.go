@@ -23,6 +23,9 @@ type QAOptions struct {
 	// Reference is a program whose predictions along the answers are compared; nil for none. Both must give
 	// logits, over the same vocabulary.
 	Reference *session.Model
+	// Answer gives the answer to a prompt from an empty context, where that is no session of the model; nil for a
+	// session. It does not go with Reference, which compares logits.
+	Answer func(ctx context.Context, r session.Request) (session.Answer, error)
 	// Done is called after every question; nil for none.
 	Done func(a QAAnswer)
 }
@@ -71,25 +74,21 @@ func QA(ctx context.Context, m *session.Model, questions []Question, o QAOptions
 	if err := checkReference(m, o.Reference); err != nil {
 		return r, err
 	}
-	s, err := m.NewSession()
-	if err != nil {
-		return r, err
-	}
-	defer s.Close()
-	sessions, score := []*session.Session{s}, &scores{loss: make([][]float64, 2)}
-	if o.Reference != nil {
-		other, err := o.Reference.NewSession()
+	var sessions []*session.Session
+	for _, m := range models(m, o) {
+		s, err := m.NewSession()
 		if err != nil {
 			return r, err
 		}
-		defer other.Close()
-		sessions = append(sessions, other)
+		defer s.Close()
+		sessions = append(sessions, s)
+	}
+	answer, score := o.Answer, &scores{loss: make([][]float64, 2)}
+	if answer == nil {
+		answer = anew(sessions[0])
 	}
 	for i, q := range asked {
-		if err := s.Reset(); err != nil {
-			return r, err
-		}
-		got, err := s.Generate(ctx, session.Request{Prompt: q.prompt, Sampling: session.Greedy,
+		got, err := answer(ctx, session.Request{Prompt: q.prompt, Sampling: session.Greedy,
 			MaxNewTokens: q.limit, Stop: o.Stop})
 		if err != nil {
 			return r, fmt.Errorf("question %d: %w", questions[i].Number, err)
@@ -121,6 +120,27 @@ func QA(ctx context.Context, m *session.Model, questions []Question, o QAOptions
 		r.Predictions, r.Divergence = len(score.divergence), score.sumUp()
 	}
 	return r, nil
+}
+
+// anew answers from an empty context.
+func anew(s *session.Session) func(context.Context, session.Request) (session.Answer, error) {
+	return func(ctx context.Context, r session.Request) (session.Answer, error) {
+		if err := s.Reset(); err != nil {
+			return session.Answer{}, err
+		}
+		return s.Generate(ctx, r)
+	}
+}
+
+// models are those that sessions are needed of: the one that answers first.
+func models(m *session.Model, o QAOptions) (out []*session.Model) {
+	if o.Answer == nil {
+		out = append(out, m)
+	}
+	if o.Reference != nil {
+		out = append(out, o.Reference)
+	}
+	return out
 }
 
 // checkReference reports why predictions of two programs cannot be compared; reference may be nil.

@@ -55,7 +55,7 @@ type Answer struct {
 	PrefillTime, DecodeTime time.Duration
 	// Decoded is the number of tokens after the first, each of a call for one token where none was drafted.
 	Decoded int
-	// Drafts counts what was drafted, and Rounds tells it in full, of a model that drafts.
+	// Drafts counts what was drafted, and Rounds tells it in full, of answers with drafts. A session has none.
 	Drafts speculate.Totals
 	Rounds speculate.Log
 }
@@ -92,10 +92,6 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 	}
 	start = time.Now()
 	defer func() { a.DecodeTime = time.Since(start) }()
-	if s.drafter != nil && r.Force == nil && !r.FeedLast && r.Logits == nil {
-		err = s.speculate(ctx, &r, &a, step.Token, limit)
-		return a, err
-	}
 	a.Reason, err = s.decode(ctx, &r, &a, step, limit)
 	return a, err
 }

@@ -46,7 +46,6 @@ type Model struct {
 	draws      Draws // of form Drawn
 	width      int   // the number of logits, of form Drawn
 	buffers    []*ir.Buffer
-	drafting   *drafting // nil where the model does not draft; see [LoadDrafting]
 }
 
 // Load recognises the form of a module's entry and compiles it, as [LastRow] gives it.

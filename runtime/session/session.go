@@ -22,7 +22,6 @@ type Session struct {
 	keys     *numeric.KeySequence // of the host's own sampler
 	answer   int                  // where the answer begins among the tokens: behind what was prefilled last
 	given    []drawInput          // of the runtime's sampler
-	drafter  *drafter             // nil where the model does not draft
 }
 
 // NewSession makes a session at position 0.
@@ -34,13 +33,6 @@ func (m *Model) NewSession() (*Session, error) {
 	s := &Session{model: m, instance: instance, keys: numeric.NewUnseededKeySequence()}
 	if m.Form == Drawn {
 		s.given = m.draws.inputs(m.width)
-	}
-	if m.drafting != nil {
-		if _, ok := instance.(engine.Entries); !ok {
-			return nil, errors.Join(fmt.Errorf("device %s runs programs of one method only, and drafts need several",
-				m.Device), instance.Close())
-		}
-		s.drafter = newDrafter(m.drafting)
 	}
 	return s, nil
 }
@@ -69,7 +61,6 @@ func (s *Session) Abandoned() bool { return s.torn }
 // Reset forgets everything.
 func (s *Session) Reset() error {
 	s.tokens, s.answer = nil, 0
-	s.forgetDrafts()
 	if err := s.instance.Reset(); err != nil {
 		return err
 	}
@@ -174,23 +165,10 @@ func (s *Session) call(ctx context.Context, run runner, tokens []int, p Sampling
 	if err != nil {
 		return Step{}, err
 	}
-	if s.drafter != nil && s.drafter.reads() {
-		s.drafter.take(out[1].Tensor, len(tokens))
-		if err := s.catchUp(ctx, p); err != nil {
-			return Step{}, err
-		}
-	}
 	if s.model.Form == Drawn {
 		return s.drawn(out, p)
 	}
 	return s.read(out[0].Tensor, p)
-}
-
-// forgetDrafts makes drafts begin anew, where the text is another one.
-func (s *Session) forgetDrafts() {
-	if s.drafter != nil {
-		s.drafter.reset()
-	}
 }
 
 // forward runs forward on tokens at the session's position.

@@ -51,7 +51,6 @@ func (s *Session) Restore(p *Snapshot) error {
 		return err
 	}
 	s.tokens, s.torn = slices.Clone(p.Tokens), false
-	s.forgetDrafts()
 	s.answer = len(s.tokens)
 	return nil
 }

@@ -40,6 +40,24 @@ var costs = map[string]cost{
 	},
 }
 
+// one is a sequence that has its calls for itself.
+type one struct {
+	shared *speculate.Shared
+	member speculate.Member
+}
+
+func newOne(most int, fixed bool) *one { return &one{shared: speculate.NewShared(most, fixed)} }
+
+// Next gives the number of tokens to draft, at most left.
+func (o *one) Next(left int) int {
+	return o.shared.Next([]*speculate.Member{&o.member}, []int{left})[0]
+}
+
+// Done books a round.
+func (o *one) Done(drafted, accepted int, took time.Duration) {
+	o.shared.Done([]*speculate.Member{&o.member}, []int{drafted}, []int{accepted}, took)
+}
+
 // accepts tells how many of k drafts are right, after tokens of the text.
 type accepts func(tokens, k int) int
 
@@ -55,8 +73,7 @@ func stationary(r *rand.Rand, chance float64) accepts {
 }
 
 // simulate gives the time that tokens take, in rounds without drafts, and the drafts of each round.
-func simulate(c *speculate.Control, cost cost, a accepts, tokens int, noise func() float64) (took float64,
-	rounds []int) {
+func simulate(c *one, cost cost, a accepts, tokens int, noise func() float64) (took float64, rounds []int) {
 	for n := 0; n < tokens; {
 		k := c.Next(tokens - n - 1)
 		ok := 0
@@ -126,7 +143,7 @@ func TestControlNeverLoses(t *testing.T) {
 		for pattern := range adversaries() {
 			for _, most := range []int{1, 3, speculate.MostDrafts} {
 				a := adversaries()[pattern]
-				took, rounds := simulate(speculate.NewControl(&speculate.Times{}, most, false), cost, a, 512, exact)
+				took, rounds := simulate(newOne(most, false), cost, a, 512, exact)
 				require.LessOrEqual(t, took, 512/0.98, "%s, %s, at most %d: %v", name, pattern, most, rounds)
 			}
 		}
@@ -139,7 +156,7 @@ func TestControlNeverLosesShort(t *testing.T) {
 		for pattern := range adversaries() {
 			for _, tokens := range []int{1, 4, 11, 25, 60, 120, 200} {
 				a := adversaries()[pattern]
-				took, _ := simulate(speculate.NewControl(&speculate.Times{}, 4, false), cost, a, tokens, exact)
+				took, _ := simulate(newOne(4, false), cost, a, tokens, exact)
 				require.LessOrEqual(t, took, 1.02*float64(tokens)+2.1, "%s, %s, %d tokens", name, pattern, tokens)
 			}
 		}
@@ -153,7 +170,7 @@ func TestControlNearBest(t *testing.T) {
 		for _, chance := range []float64{0, 0.2, 0.4, 0.5, 0.61, 0.75, 0.91, 0.98, 1} {
 			best, bestK := float64(tokens), 0
 			for k := 1; k <= 4; k++ {
-				took, _ := simulate(speculate.NewControl(&speculate.Times{}, k, true), cost,
+				took, _ := simulate(newOne(k, true), cost,
 					stationary(rand.New(rand.NewPCG(1, 1)), chance), tokens, exact)
 				if took < best {
 					best, bestK = took, k
@@ -162,7 +179,7 @@ func TestControlNearBest(t *testing.T) {
 			var times []float64
 			for seed := range uint64(3) {
 				r := rand.New(rand.NewPCG(seed, 2))
-				took, _ := simulate(speculate.NewControl(&speculate.Times{}, 4, false), cost,
+				took, _ := simulate(newOne(4, false), cost,
 					stationary(r, chance), tokens, exact)
 				times = append(times, took)
 			}
@@ -183,7 +200,7 @@ func TestControlComesBack(t *testing.T) {
 		}
 		return k
 	}
-	c := speculate.NewControl(&speculate.Times{}, 3, false)
+	c := newOne(3, false)
 	took, rounds := simulate(c, costs["experts"], good, 4000, exact)
 	require.Less(t, took, 2000*1.02+400+1600*0.52)
 	tried := 0
@@ -205,10 +222,10 @@ func TestControlNoise(t *testing.T) {
 		}
 		return 0.9 + 0.2*r.Float64()
 	}
-	off := speculate.NewControl(&speculate.Times{}, 0, false)
+	off := newOne(0, false)
 	plain, _ := simulate(off, costs["experts"], stationary(r, 0), 3000, noise)
 	for _, chance := range []float64{0, 0.5, 0.9} {
-		c := speculate.NewControl(&speculate.Times{}, 3, false)
+		c := newOne(3, false)
 		took, _ := simulate(c, costs["experts"], stationary(r, chance), 3000, noise)
 		require.Less(t, took, 1.05*plain, "%g", chance)
 		if chance == 0.9 {
@@ -220,14 +237,14 @@ func TestControlNoise(t *testing.T) {
 // TestControlLimits: no round drafts more than what is left, a fixed number never changes, and a round without
 // drafts is measured now and then.
 func TestControlLimits(t *testing.T) {
-	c := speculate.NewControl(&speculate.Times{}, 3, true)
+	c := newOne(3, true)
 	for left := range 6 {
 		require.Equal(t, min(3, left), c.Next(left))
 		c.Done(min(3, left), 0, time.Millisecond)
 	}
-	require.Equal(t, speculate.Totals{Rounds: 5, Drafted: 12}, c.Totals())
-	require.Zero(t, c.Totals().Acceptance())
-	c = speculate.NewControl(&speculate.Times{}, 3, false)
+	require.Equal(t, speculate.Totals{Rounds: 5, Drafted: 12}, c.shared.Totals())
+	require.Zero(t, c.shared.Totals().Acceptance())
+	c = newOne(3, false)
 	_, rounds := simulate(c, costs["cheap"], stationary(rand.New(rand.NewPCG(1, 1)), 1), 2000, exact)
 	plain := 0
 	for _, k := range rounds {
@@ -248,18 +265,19 @@ func TestLog(t *testing.T) {
 	require.Equal(t, `[{"at":8,"draft":[3,4],"accepted":1},{"at":10,"draft":[],"accepted":0}]`+"\n", b.String())
 }
 
-// TestControlFirstCalls: what an engine plans once, before the first round of a kind, does not count against drafts.
+// TestControlFirstCalls: what an engine plans once, before the first call of a number of rows, does not count against
+// drafts.
 func TestControlFirstCalls(t *testing.T) {
 	seen := map[int]bool{}
 	first := func(k, accepted int) float64 {
 		c := costs["experts"](k, accepted)
-		if key := 2*k + map[bool]int{true: 1}[accepted == k]; !seen[key] {
-			seen[key] = true
+		if !seen[k] {
+			seen[k] = true
 			c += 200
 		}
 		return c
 	}
 	r := rand.New(rand.NewPCG(7, 8))
-	took, _ := simulate(speculate.NewControl(&speculate.Times{}, 3, false), first, stationary(r, 0.91), 3000, exact)
+	took, _ := simulate(newOne(3, false), first, stationary(r, 0.91), 3000, exact)
 	require.Less(t, took-200*float64(len(seen)), 0.65*3000)
 }

@@ -5,12 +5,19 @@ import (
 	"time"
 )
 
+// MostDrafts bounds the drafts of a sequence in a call.
+const MostDrafts = 8
+
 // Shared chooses how many tokens the sequences of shared calls draft. A draft costs a row of a call that all wait for,
 // so the choice is one for all: a sequence gets its next draft where that adds more to the tokens of the call than to
 // its time. Each sequence has a [Member], which learns how often its drafts are right; the times are those of calls by
 // their number of rows.
 //
-// As with a [Control], an account bounds what drafts may lose, whatever is accepted. Its unit is a call without drafts.
+// Shared cannot know what the texts will be like. It therefore keeps an account, in calls without drafts: every token
+// earns a small part of what it takes without, what calls with drafts lose or win is booked, and a call has drafts only
+// where the account covers it even if every draft is wrong. So the time for a text is never much longer than without
+// drafts, whatever is accepted. Where drafts do not pay, they are tried again at intervals, which grow while nothing
+// comes of it.
 //
 // A Shared is not safe for concurrent use.
 type Shared struct {
@@ -21,9 +28,28 @@ type Shared struct {
 	left  []int // of the last Next: how many tokens each sequence may draft
 
 	room   float64 // what may be lost from now on, in calls without drafts
-	plain  int     // calls since one without drafts was measured
+	plain  float64 // tokens of a sequence since a call without drafts was measured
 	totals Totals
 }
+
+// What a Shared goes by. Lengths and losses are in tokens of a sequence, that is, in calls without drafts.
+const (
+	// earned is what a token adds to what may be lost, and firstRoom what may be lost before the first token: in 512
+	// tokens 10.2, which is 2 %.
+	earned, firstRoom = 0.016, 2.0
+	// mostRoom bounds what gains add up to, so that a text that turns bad is noticed.
+	mostRoom = 12.0
+	// forget is what a call leaves of what was learned.
+	forget = 0.98
+	// guess is the chance of a draft that nothing is known of, with the weight of so many trials.
+	guess, guessWeight = 0.5, 1.5
+	// leastGain is the gain from which on drafts are worth it.
+	leastGain = 1.01
+	// A try has so many calls. The pauses between tries double, from the first to the longest.
+	triedRounds, firstPause, longestPause = 5, 12.0, 384.0
+	// plainEvery is the number of tokens after which a call without drafts is measured again.
+	plainEvery = 160
+)
 
 // sharedCall tells calls apart that take different times.
 type sharedCall struct {
@@ -154,8 +180,8 @@ func (s *Shared) Done(members []*Member, drafted, accepted []int, took time.Dura
 	if s.fixed || took <= 0 || n == 0 {
 		return
 	}
-	s.plain++
-	if chain == 0 {
+	calls := float64(tokens) / float64(n)
+	if s.plain += calls; chain == 0 {
 		s.plain = 0
 	}
 	plain, known := s.measured(n, 0)
@@ -163,7 +189,6 @@ func (s *Shared) Done(members []*Member, drafted, accepted []int, took time.Dura
 	if !known || plain <= 0 {
 		return
 	}
-	calls := float64(tokens) / float64(n)
 	s.room += earned * calls
 	if chain > 0 {
 		s.room -= booked/plain - calls
@@ -219,20 +244,28 @@ func (s *Shared) measured(rows, chain int) (float64, bool) {
 }
 
 // estimate is the time of a call of n sequences with so many rows. What was never measured is derived from the
-// nearest call with fewer rows or shorter chains that was.
+// nearest call with fewer rows or shorter chains that was: what there is more is taken to cost no more than what that one
+// has did, or where atMost asks for it as much as it ever does.
 func (s *Shared) estimate(rows, chain int, plain float64, n int, atMost bool) float64 {
-	row := likelyRow * plain
-	if atMost {
-		row = assumedRow * plain
-	}
+	base, baseRows, baseChain := plain, n, 0
+search:
 	for c := chain; c > 0; c-- {
 		for r := rows; r > n; r = smaller(sizeOf(r)) {
 			if t, ok := s.measured(r, c); ok {
-				return max(t, plain) + row*(float64(chain-c)+float64(rows-r)/float64(n))
+				base, baseRows, baseChain = max(t, plain), r, c
+				break search
 			}
 		}
 	}
-	return plain + row*float64(rows-n)/float64(n)
+	// Steps of chains and rows of each sequence: a draft of the only sequence is one of both.
+	parts := func(chain, rows int) float64 { return float64(chain) + float64(rows)/float64(n) }
+	part := likelyRow / 2 * plain
+	if atMost {
+		part = assumedRow / 2 * plain
+	} else if baseChain > 0 {
+		part = min(part, (base-plain)/parts(baseChain, baseRows-n))
+	}
+	return base + part*parts(chain-baseChain, rows-baseRows)
 }
 
 // sizeOf is the size that stands for so many rows: engines run calls padded to few sizes.

@@ -47,11 +47,11 @@ func measureDrafts(cmd *cobra.Command, path string, f benchFlags, e engine.Engin
 	if len(f.depth) > 1 {
 		return usagef("--speculate measures behind one depth, found --depth with %d", len(f.depth))
 	}
-	d, err := f.speculate.batched(path, p)
+	d, err := f.speculate.in(cmd, path, p)
 	if err != nil {
 		return err
 	}
-	m, err := moduleWith(p, d.Kind)
+	m, err := execution.ModuleWith(p, d.Kind)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func measureDrafts(cmd *cobra.Command, path string, f benchFlags, e engine.Engin
 	if err != nil {
 		return invalidError{fmt.Errorf("%s: %w", path, err)}
 	}
-	options := f.draftOptions(cmd, d)
+	options := f.draftOptions(cmd, d.Drafting)
 	if err := options.Check(about.MaxSeqLen); err != nil {
 		return usagef("%s: %w", path, err)
 	}

@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,9 +15,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/etc-ml/etc/internal/prompt"
-	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/evaluate"
+	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
@@ -149,27 +150,15 @@ func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 	if f.text != "" {
 		load = session.LoadRows // every row counts
 	}
-	var refused error // of drafts
 	if f.asked() {
-		p, err := openProgram(path)
-		if err != nil {
-			return err
-		}
-		defer p.Close()
-		load = func(m *ir.Module, e engine.Engine, o engine.Options) (*session.Model, error) {
-			var model *session.Model
-			if model, refused = f.compile(cmd, path, p, e, o); model != nil || refused != nil {
-				return model, refused
-			}
-			return session.Load(m, e, o)
-		}
+		return evalDrafts(cmd, path, e, o, f)
 	}
 	m, err := loadModel(path, e, o, load, 0)
 	if err != nil {
-		return cmp.Or(refused, err)
+		return err
 	}
 	defer m.Close()
-	text, err := openText(m.program, f.tokenizer, f.qa != "")
+	text, err := f.openText(m.program)
 	if err != nil {
 		return err
 	}
@@ -189,15 +178,46 @@ func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 		}
 	}
 	if f.qa != "" {
-		if text.Template, err = openTemplate(m.program, f.template); err != nil {
-			return err
-		}
-		if f.think || f.noThink {
-			text.Think = &f.think
-		}
-		return evalQuestions(cmd, m, reference, text, f)
+		return evalQuestions(cmd, m.Model, reference, nil, text, f)
 	}
 	return evalText(cmd, m, reference, text, f)
+}
+
+// openText reads what the file says about text, and the flags that change it.
+func (f evalFlags) openText(p *program.Program) (*text, error) {
+	text, err := openText(p, f.tokenizer, f.qa != "")
+	if err != nil || f.qa == "" {
+		return text, err
+	}
+	if f.think || f.noThink {
+		text.Think = &f.think
+	}
+	text.Template, err = openTemplate(p, f.template)
+	return text, err
+}
+
+// evalDrafts has a program that drafts answer the questions.
+func evalDrafts(cmd *cobra.Command, path string, e engine.Engine, o engine.Options, f evalFlags) (err error) {
+	p, err := openProgram(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	text, err := f.openText(p)
+	if err != nil {
+		return err
+	}
+	a, err := f.openAnswerer(cmd, path, p, e, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	answer := func(ctx context.Context, r session.Request) (session.Answer, error) {
+		// A session may choose one token more than the context holds.
+		r.MaxNewTokens = min(r.MaxNewTokens, a.Model().MaxSeqLen-len(r.Prompt))
+		return a.Generate(ctx, r)
+	}
+	return evalQuestions(cmd, a.Model(), nil, answer, text, f)
 }
 
 // qaResult is what --qa --json prints.
@@ -209,7 +229,9 @@ type qaResult struct {
 	evaluate.QAResult
 }
 
-func evalQuestions(cmd *cobra.Command, m, reference *languageModel, text *text, f evalFlags) error {
+// evalQuestions asks the questions of a file. answer gives the answers where that is no session of m.
+func evalQuestions(cmd *cobra.Command, m *session.Model, reference *languageModel,
+	answer func(context.Context, session.Request) (session.Answer, error), text *text, f evalFlags) error {
 	b, err := os.ReadFile(f.qa)
 	if err != nil {
 		return err
@@ -221,7 +243,7 @@ func evalQuestions(cmd *cobra.Command, m, reference *languageModel, text *text, 
 	if len(text.Stop) == 0 {
 		logf(cmd.ErrOrStderr(), "etc: %s names no stop token (get_eos_ids), so no answer can end", text.File)
 	}
-	options := evaluate.QAOptions{Encode: questionEncoder(text), Stop: text.Stop, Done: func(a evaluate.QAAnswer) {
+	options := evaluate.QAOptions{Encode: questionEncoder(text), Stop: text.Stop, Answer: answer, Done: func(a evaluate.QAAnswer) {
 		if !a.Right {
 			logf(cmd.ErrOrStderr(), "%s", missText(a))
 		}
@@ -233,7 +255,7 @@ func evalQuestions(cmd *cobra.Command, m, reference *languageModel, text *text, 
 	if reference != nil {
 		options.Reference, r.Reference = reference.Model, f.reference
 	}
-	r.QAResult, err = evaluate.QA(cmd.Context(), m.Model, evaluate.Choose(questions, f.every, f.limit), options)
+	r.QAResult, err = evaluate.QA(cmd.Context(), m, evaluate.Choose(questions, f.every, f.limit), options)
 	if q := (*evaluate.QuestionError)(nil); errors.As(err, &q) {
 		return usagef("%s: %w", f.qa, err)
 	}

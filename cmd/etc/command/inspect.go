@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
@@ -239,7 +240,7 @@ func isLowerer(e engine.Engine) bool {
 
 // writeDraftPlan writes how the draft of a program drafts for many sequences, and nothing for a program without one.
 func writeDraftPlan(out io.Writer, p *program.Program, e engine.Engine, o engine.Options) error {
-	kind, err := draftOf(p)
+	kind, err := execution.DraftOf(p)
 	if err != nil || kind == speculate.None {
 		return err
 	}

@@ -161,22 +161,16 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	if err != nil {
 		return err
 	}
-	if alone, err := f.inSharedCalls(cmd, args, device, options, request.Sampling); err != nil {
+	if shared, err := f.inSharedCalls(cmd, args); err != nil {
 		return err
-	} else if alone {
+	} else if shared {
 		return answerSequence(ctx, cmd, args, f, device, options, p, text, request, hold)
 	}
 	sessions := 1
 	if f.keepsChat(cmd, args) {
 		sessions = 2 // a conversation keeps the session as it was before the last answer
 	}
-	model, err := f.loadDrafting(cmd, args, p, device, options, request.Sampling)
-	if err != nil {
-		return err
-	}
-	if model == nil {
-		model, err = f.load(cmd, args[0], m, device, options, request.Sampling, f.keepsChat(cmd, args))
-	}
+	model, err := f.load(cmd, args[0], m, device, options, request.Sampling, f.keepsChat(cmd, args))
 	if err != nil {
 		return err
 	}

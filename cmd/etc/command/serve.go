@@ -20,6 +20,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/batch"
@@ -226,7 +227,7 @@ func (f serveFlags) files(cmd *cobra.Command, args []string, device engine.Engin
 		seen[name] = path
 		s := &servedFile{path: path, flags: f, device: device, options: options, available: available, where: where,
 			log: func(format string, args ...any) { logf(cmd.ErrOrStderr(), format, args...) }}
-		if err := s.measure(); err != nil {
+		if err := s.measure(cmd); err != nil {
 			return nil, 0, err
 		}
 		if s.text.Template == nil {
@@ -257,14 +258,14 @@ type servedFile struct {
 	log     func(format string, args ...any)
 
 	text   *text
-	drafts batch.Drafting
+	drafts execution.Drafting
 	// What the weights, the state of one sequence and the caches take, and what there is, in bytes; 0: not known.
 	weights, state, budget, available int64
 	where                             string // the device that the memory is of; "" for the machine's
 }
 
 // measure opens the file and chooses the memory of its caches.
-func (s *servedFile) measure() error {
+func (s *servedFile) measure(cmd *cobra.Command) error {
 	p, err := openProgram(s.path)
 	if err != nil {
 		return err
@@ -279,10 +280,10 @@ func (s *servedFile) measure() error {
 	if s.text.Template != nil && len(s.text.Stop) == 0 {
 		s.text.AddTurnEnd()
 	}
-	if s.drafts, err = s.flags.speculate.batched(s.path, p); err != nil {
+	if s.drafts, err = s.flags.speculate.in(cmd, s.path, p); err != nil {
 		return err
 	}
-	m, err := moduleWith(p, s.drafts.Kind)
+	m, err := execution.ModuleWith(p, s.drafts.Kind)
 	if err != nil {
 		return err
 	}
@@ -334,7 +335,7 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := moduleWith(p, s.drafts.Kind)
+	m, err := execution.ModuleWith(p, s.drafts.Kind)
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -343,7 +344,7 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	runner, err := batch.New(x, batch.Options{Sequences: s.flags.concurrent, Queue: s.flags.queue, Budget: s.budget,
-		Prefix: s.budget, Drafting: s.drafts})
+		Prefix: s.budget, Drafting: s.drafts.Drafting, Suspect: s.drafts.Suspect})
 	if err != nil {
 		return nil, errors.Join(err, x.Close(), p.Close())
 	}
@@ -371,15 +372,12 @@ func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
 		}
 		return nil
 	})
-	if err != nil || s.drafts.Most == 0 || !x.Limits().OneByOne {
-		return x, err
+	if err != nil {
+		return nil, err
 	}
-	why := fmt.Sprintf("without drafts: one sequence runs at a time, since %s", x.Limits().Why)
-	if !s.flags.speculate.automatic() {
-		return nil, errors.Join(usagef("%s: --speculate %s: %s", s.path, s.flags.speculate.speculate, why), x.Close())
+	if s.drafts.Drafting, err = s.drafts.On(x); err != nil {
+		return nil, errors.Join(err, x.Close())
 	}
-	s.log("etc: %s: --speculate auto: %s", s.path, why)
-	s.drafts = batch.Drafting{}
 	return x, nil
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/session"
@@ -195,7 +195,7 @@ func sameAsRun(ts *testscript.TestScript, neg bool, args []string) {
 		Deterministic: deterministic}
 	var generate func(context.Context, session.Request) (session.Answer, error)
 	if deterministic {
-		s, err := openSequence(args[0], m, cpu.Engine{}, o, batch.Drafting{})
+		s, err := execution.OpenAnswerer(args[0], m, cpu.Engine{}, o, execution.Drafting{})
 		ts.Check(err)
 		defer s.Close()
 		generate = s.Generate
