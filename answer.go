@@ -53,6 +53,8 @@ type End struct {
 	PromptTokens, CachedTokens, AnswerTokens int
 	// Seed is the one that the first token was drawn with.
 	Seed int64
+	// Drafted tokens of the answer were drafted, and Accepted of them were right; see Options.Speculate.
+	Drafted, Accepted int
 	// Queued is the time until the first call, Prefill from there to the first token, Decode from there to the end.
 	Queued, Prefill, Decode time.Duration
 }
@@ -207,8 +209,8 @@ func (m *Model) follow(ctx context.Context, stream *batch.Stream, r batch.Reques
 		return
 	}
 	last.End = &End{Reason: reasons[end.Reason], PromptTokens: len(r.Prompt), CachedTokens: end.Cached,
-		AnswerTokens: count,
-		Seed:         r.Sampling.Seed, Queued: end.Queued, Prefill: end.Prefill, Decode: end.Decode}
+		AnswerTokens: count, Drafted: end.Drafts.Drafted, Accepted: end.Drafts.Accepted,
+		Seed: r.Sampling.Seed, Queued: end.Queued, Prefill: end.Prefill, Decode: end.Decode}
 	if stop.Stopped() {
 		last.End.Reason = StopText
 	}

@@ -212,7 +212,9 @@ func TestErrors(t *testing.T) {
 
 	for name, o := range map[string]etc.Options{
 		"device": {Device: "x"}, "precision": {Precision: "x"}, "threads": {Threads: -1},
-		"concurrent": {Concurrent: -1}, "cache": {CacheMemory: 1},
+		"concurrent": {Concurrent: -1}, "cache": {CacheMemory: 1}, "drafts": {Speculate: "mtp:9"},
+		"no draft": {Speculate: "mtp"}, "caches": {KVCache: "q4"}, "state": {State: "bf16", Precision: "fp32"},
+		"stored": {KVCache: "q8", Precision: "strict"}, "no calls": {Speculate: "ngram", Precision: "strict"},
 	} {
 		_, err := etc.Open(program(), o)
 		require.ErrorIs(t, err, etc.ErrUsage, name)

@@ -105,6 +105,51 @@ func ExampleOpen() {
 	// Output: cpu 8 true
 }
 
+// Drafts of the file's own head make answers come faster, and never other ones.
+func ExampleOpen_speculate() {
+	output := filepath.Join(folder(), "draft.pte")
+	err := etc.Export(context.Background(), checkpoint, output, etc.ExportOptions{
+		MaxSeqLen: 256, Draft: checkpoint + "-mtp/mtp.safetensors"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	model, err := etc.Open(output, etc.Options{Device: "cpu", Precision: "fp32", Speculate: "mtp:2"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	for token, err := range model.Chat(context.Background(), question("What is the capital of France?"),
+		etc.Parameters{Temperature: new(0.0)}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Print(token.Text)
+		if end := token.End; end != nil {
+			fmt.Printf("\n%d tokens, drafts: %t\n", end.AnswerTokens, 2*end.Accepted > end.Drafted)
+		}
+	}
+	// Output:
+	// The capital of France is Paris.
+	// 11 tokens, drafts: true
+}
+
+// Smaller forms of the state let more answers fit in memory.
+func ExampleOpen_state() {
+	model, err := etc.Open(program(), etc.Options{Device: "cpu", KVCache: "q8", State: "bf16"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	for token, err := range model.Chat(context.Background(), question("What is the capital of Italy?"),
+		etc.Parameters{Temperature: new(0.0)}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Print(token.Text)
+	}
+	// Output: The capital of Italy is Rome.
+}
+
 // Errors tell what they are about.
 func ExampleOpen_errors() {
 	_, err := etc.Open(checkpoint+"/config.json", etc.Options{})

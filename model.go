@@ -84,27 +84,8 @@ func (m *Model) load(path string, e engine.Engine, options engine.Options, o Opt
 	if m.text.Template != nil && (o.ChatTemplate != "" || len(m.text.Stop) == 0) {
 		m.text.AddTurnEnd()
 	}
-	forward, err := m.program.Module("forward")
-	if err != nil {
+	if err := m.compile(path, e, options, o); err != nil {
 		return err
-	}
-	d, err := session.Describe(forward)
-	if err != nil {
-		return kind.Invalidf("%s: %w", path, err)
-	}
-	budget, state, err := cacheMemory(path, forward, d.MaxSeqLen, e, options.Precision, o)
-	if err != nil {
-		return err
-	}
-	x, err := execution.NewExecutor(path, forward, e, batch.RaggedOptions{Engine: options, Sequences: o.Concurrent,
-		Rows: max(512, o.Concurrent), Budget: budget}, state, nil)
-	if err != nil {
-		return err
-	}
-	m.runner, err = batch.New(x, batch.Options{Sequences: o.Concurrent, Queue: longQueue,
-		Budget: budget, Prefix: budget})
-	if err != nil {
-		return errors.Join(err, x.Close())
 	}
 	limits := m.runner.Limits()
 	m.info = Info{Path: path, Device: e.Name(), ContextLength: limits.Positions, VocabularySize: limits.Vocab,
@@ -120,12 +101,50 @@ func (m *Model) load(path string, e engine.Engine, options engine.Options, o Opt
 	return nil
 }
 
+// compile compiles the program, with the draft that is asked for, and starts the runner.
+func (m *Model) compile(path string, e engine.Engine, options engine.Options, o Options) error {
+	asked, err := execution.ParseDrafts(o.Speculate)
+	if err != nil {
+		return kind.Usagef("Options.Speculate is %w", err)
+	}
+	drafts, err := asked.In(path, m.program, "Options.Speculate", options.Warn)
+	if err != nil {
+		return err
+	}
+	all, err := execution.ModuleWith(m.program, drafts.Kind)
+	if err != nil {
+		return err
+	}
+	d, err := session.Describe(all.Only(all.Entry))
+	if err != nil {
+		return kind.Invalidf("%s: %w", path, err)
+	}
+	budget, state, err := cacheMemory(path, all, d.MaxSeqLen, e, options.Precision, o, drafts.Most)
+	if err != nil {
+		return err
+	}
+	x, err := execution.NewExecutor(path, all, e, batch.RaggedOptions{Engine: options, Sequences: o.Concurrent,
+		Rows: max(512, o.Concurrent), Budget: budget, Draft: drafts.Kind, Drafts: drafts.Most}, state, nil)
+	if err != nil {
+		return err
+	}
+	if drafts.Drafting, err = drafts.On(x); err == nil {
+		m.runner, err = batch.New(x, batch.Options{Sequences: o.Concurrent, Queue: longQueue,
+			Budget: budget, Prefix: budget, Drafting: drafts.Drafting, Suspect: drafts.Suspect})
+	}
+	if err != nil {
+		return errors.Join(err, x.Close())
+	}
+	return nil
+}
+
 // longQueue is how many answers may wait: as many as a program asks for.
 const longQueue = 1 << 20
 
-// cacheMemory chooses the memory for states in bytes, and measures what one sequence takes.
-func cacheMemory(path string, m *ir.Module, positions int, e engine.Engine, p eval.Precision, o Options) (budget,
-	state int64, err error) {
+// cacheMemory chooses the memory for states in bytes, and measures what one sequence takes. A call verifies so many
+// drafts of each.
+func cacheMemory(path string, m *ir.Module, positions int, e engine.Engine, p eval.Precision, o Options,
+	drafts int) (budget, state int64, err error) {
 	need := execution.NeedOf(m, positions, e, p)
 	state = max(need.State, 1)
 	if o.CacheMemory > 0 {
@@ -141,6 +160,9 @@ func cacheMemory(path string, m *ir.Module, positions int, e engine.Engine, p ev
 		return 0, 0, err
 	}
 	budget = 2 * state * int64(o.Concurrent)
+	if drafts > 0 { // a call that verifies keeps the states behind all of its rows, of what does not grow
+		budget += (need.State - need.Position*int64(positions)) * int64((drafts+1)*o.Concurrent)
+	}
 	if available > 0 {
 		budget = min(budget, (available-need.Weights)/2)
 	}

@@ -2,6 +2,7 @@ package etc
 
 import (
 	"github.com/etc-ml/etc/internal/devices"
+	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -23,6 +24,14 @@ type Options struct {
 	Deterministic bool
 	// NoTune takes the default kernels of a GPU, and measures nothing at the first start.
 	NoTune bool
+	// Speculate has answers draft tokens, which their next call verifies, so that they come faster and stay the same. It
+	// is "off" (as ""); "mtp" or "assistant", the draft of the file; "ngram", what stood in the text before; or "auto",
+	// the draft that the file has, else ngram, or none where the program cannot verify any. With :K behind it, as
+	// "mtp:1", each call drafts K tokens for an answer, else as many as are worth it.
+	Speculate string
+	// KVCache is the form of keys and values: "declared" (as ""), as the program says, or "q8", codes of 8 bits with a
+	// scale for each 32. State is that of the recurrent state of delta rules: "declared" (as "") or "bf16".
+	KVCache, State string
 	// Concurrent is the most answers at a time; 0 is 4. More wait.
 	Concurrent int
 	// CacheMemory is the memory for the states of answers and of prefixes in bytes, of two sequences at least; 0 is
@@ -66,6 +75,11 @@ func (o *Options) engine() (engine.Engine, engine.Options, error) {
 	if e, err = devices.Chosen(e, precision); err != nil {
 		return nil, engine.Options{}, err
 	}
+	form, err := execution.FormOf("Options.KVCache", o.KVCache, "Options.State", o.State, precision)
+	if err != nil {
+		return nil, engine.Options{}, err
+	}
+	e = execution.Storing(e, form)
 	warn := o.Warn
 	if warn == nil {
 		warn = func(string) {}

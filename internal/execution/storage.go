@@ -64,3 +64,39 @@ func withStorage(need session.Memory, m *ir.Module, context int, p eval.Precisio
 	need.Position = scale(need.Position, stored.BlockBytes, declared.BlockBytes)
 	return need
 }
+
+// FormOf reads the forms of caches, declared (as "") or q8, and of recurrent state, declared (as "") or bf16. caches and
+// state are the names of the options that give them, for errors, which are of kind [kind.ErrUsage].
+func FormOf(caches, cacheForm, state, stateForm string, p eval.Precision) (s ragged.Storage, err error) {
+	switch cacheForm {
+	case "", "declared":
+	case "q8":
+		s.Q8 = true
+	default:
+		return s, kind.Usagef("%s %q, want declared or q8", caches, cacheForm)
+	}
+	switch stateForm {
+	case "", "declared":
+	case "bf16":
+		s.HalfState = true
+	default:
+		return s, kind.Usagef("%s %q, want declared or bf16", state, stateForm)
+	}
+	switch {
+	case s != ragged.Storage{} && p == eval.Strict:
+		return s, kind.Usagef("%s and %s with precision strict, which rounds what the program says and nothing else",
+			caches, state)
+	case s.HalfState && p == eval.FP32:
+		return s, kind.Usagef("%s bf16 with precision fp32, which keeps every state in float32", state)
+	}
+	return s, nil
+}
+
+// Storing is an engine that keeps state in a form: e itself where that is the declared one. e is not auto: see
+// devices.Chosen.
+func Storing(e engine.Engine, s ragged.Storage) engine.Engine {
+	if s == (ragged.Storage{}) {
+		return e
+	}
+	return single.Engine{Engine: e, Storage: s}
+}

@@ -78,11 +78,7 @@ func (f modelFlags) runner() (engine.Engine, engine.Options, error) {
 			return nil, engine.Options{}, err
 		}
 	}
-	storage, err := f.storage.form(precision)
-	if err != nil {
-		return nil, engine.Options{}, err
-	}
-	if device, err = storing(device, storage, precision); err != nil {
+	if device, err = f.storage.storing(device, precision); err != nil {
 		return nil, engine.Options{}, err
 	}
 	return device, engine.Options{Warn: func(text string) { logf(os.Stderr, "etc: %s", text) }, Precision: precision,

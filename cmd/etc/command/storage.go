@@ -3,10 +3,10 @@ package command
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/ragged"
-	"github.com/etc-ml/etc/runtime/single"
 )
 
 // storageFlags choose the form in which state is kept.
@@ -23,39 +23,14 @@ func (f *modelFlags) addStorage(cmd *cobra.Command) {
 		"keep the recurrent state of delta rules as `declared|bf16`: bf16 also where the program declares f32")
 }
 
-// form reads the flags.
-func (f storageFlags) form(p eval.Precision) (s ragged.Storage, err error) {
-	switch f.caches {
-	case "", "declared":
-	case "q8":
-		s.Q8 = true
-	default:
-		return s, usagef("--kv-cache %q, want declared or q8", f.caches)
+// storing is the engine that keeps state in the form that the flags ask for: e itself where that is the declared one.
+func (f storageFlags) storing(e engine.Engine, p eval.Precision) (engine.Engine, error) {
+	s, err := execution.FormOf("--kv-cache", f.caches, "--state", f.state, p)
+	if err != nil || s == (ragged.Storage{}) {
+		return e, err
 	}
-	switch f.state {
-	case "", "declared":
-	case "bf16":
-		s.HalfState = true
-	default:
-		return s, usagef("--state %q, want declared or bf16", f.state)
-	}
-	switch {
-	case s != ragged.Storage{} && p == eval.Strict:
-		return s, usagef("--kv-cache and --state with --precision strict, which rounds what the program says and nothing else")
-	case s.HalfState && p == eval.FP32:
-		return s, usagef("--state bf16 with --precision fp32, which keeps every state in float32")
-	}
-	return s, nil
-}
-
-// storing is the engine that keeps state in the form that is asked for: e itself where that is the declared one.
-func storing(e engine.Engine, s ragged.Storage, p eval.Precision) (engine.Engine, error) {
-	if s == (ragged.Storage{}) {
-		return e, nil
-	}
-	e, err := chosen(e, p)
-	if err != nil {
+	if e, err = chosen(e, p); err != nil {
 		return nil, err
 	}
-	return single.Engine{Engine: e, Storage: s}, nil
+	return execution.Storing(e, s), nil
 }
