@@ -81,8 +81,8 @@ func (d Drafts) In(path string, p *program.Program, flag string, told func(note 
 	return out, nil
 }
 
-// On is what an executor drafts of it: all, or nothing where it runs one sequence at a time, which cannot verify drafts.
-// That is an error unless auto asked.
+// On is what an executor drafts of it: all, or nothing where the executor runs one sequence at a time, which cannot
+// verify drafts. That is an error unless auto asked.
 func (d Drafting) On(x batch.Executor) (batch.Drafting, error) {
 	l := x.Limits()
 	if d.Most == 0 || !l.OneByOne {

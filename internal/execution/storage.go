@@ -65,8 +65,8 @@ func withStorage(need session.Memory, m *ir.Module, context int, p eval.Precisio
 	return need
 }
 
-// FormOf reads the forms of caches, declared (as "") or q8, and of recurrent state, declared (as "") or bf16. caches and
-// state are the names of the options that give them, for errors, which are of kind [kind.ErrUsage].
+// FormOf reads the forms of caches, declared (as "") or q8, and of recurrent state, declared (as "") or bf16. caches
+// and state are the names of the options that give them, for errors, which are of kind [kind.ErrUsage].
 func FormOf(caches, cacheForm, state, stateForm string, p eval.Precision) (s ragged.Storage, err error) {
 	switch cacheForm {
 	case "", "declared":
