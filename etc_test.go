@@ -2,6 +2,7 @@ package etc_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -224,7 +225,8 @@ func TestErrors(t *testing.T) {
 		"form": {Linear: "3w"}, "group": {Linear: "4w", GroupSize: 5}, "method": {Linear: "4w", Method: "x"},
 		"backend": {Backend: "x"},
 		"sample":  {Backend: "cuda", Sample: true}, "length": {MaxSeqLen: 1}, "jobs": {Jobs: -1},
-		"recipe":         {Recipe: "linear * 4w", Linear: "4w"},
+		"recipe":       {Recipe: "linear * 4w", Linear: "4w"},
+		"text of none": {Calibrate: "default"}, "method of none": {Method: "gptq"},
 		"group of mxfp4": {Linear: "mxfp4", GroupSize: 64}, "mxfp4 by hqq": {Linear: "mxfp4", Method: "hqq"},
 	} {
 		require.ErrorIs(t, etc.Export(t.Context(), checkpoint, output, o), etc.ErrUsage, name)
@@ -264,26 +266,39 @@ func TestExportSameBytes(t *testing.T) {
 	recipe := filepath.Join(t.TempDir(), "recipe")
 	rules := "linear *.mlp.gate.weight 8w\nlinear * 4w group=32 method=minmax\n"
 	require.NoError(t, os.WriteFile(recipe, []byte(rules), 0o644))
+	text := filepath.Join(t.TempDir(), "chats.jsonl")
+	chats := `{"messages": [{"role": "user", "content": "What is the capital of France?"}]} {"text": "Rome."}`
+	require.NoError(t, os.WriteFile(text, []byte(chats), 0o644))
+	byText := "linear * 4w group=32 method=gptq\n"
+	textRecipe := filepath.Join(t.TempDir(), "recipe")
+	require.NoError(t, os.WriteFile(textRecipe, []byte(byText), 0o644))
 	for _, c := range []struct {
+		name    string // of what has paths in its flags
 		flags   string
 		options etc.ExportOptions
 	}{
-		{"", etc.ExportOptions{}},
-		{"--qlinear 4w --qembedding 8w --sample", etc.ExportOptions{Linear: "4w", Embedding: "8w", Sample: true}},
-		{"--qlinear 8w --group-size 32 --quant-method minmax --portable",
+		{"", "", etc.ExportOptions{}},
+		{"", "--qlinear 4w --qembedding 8w --sample", etc.ExportOptions{Linear: "4w", Embedding: "8w", Sample: true}},
+		{"", "--qlinear 8w --group-size 32 --quant-method minmax --portable",
 			etc.ExportOptions{Linear: "8w", GroupSize: 32, Method: "minmax", Portable: true}},
-		{"--qlinear mxfp4 --qembedding mxfp8", etc.ExportOptions{Linear: "mxfp4", Embedding: "mxfp8"}},
-		{"--qlinear mxfp4 --quant-method best", etc.ExportOptions{Linear: "mxfp4", Method: "best"}},
-		{"--qlinear nvfp4 --qembedding mxfp4", etc.ExportOptions{Linear: "nvfp4", Embedding: "mxfp4"}},
-		{"--qlinear mxfp8 --qembedding 4w", etc.ExportOptions{Linear: "mxfp8", Embedding: "4w"}},
-		{"--qlinear 4w --recipe executorch", etc.ExportOptions{Linear: "4w", Recipe: "executorch"}},
-		{"--qlinear 4w --qembedding 8w --recipe executorch",
+		{"", "--qlinear mxfp4 --qembedding mxfp8", etc.ExportOptions{Linear: "mxfp4", Embedding: "mxfp8"}},
+		{"", "--qlinear mxfp4 --quant-method best", etc.ExportOptions{Linear: "mxfp4", Method: "best"}},
+		{"", "--qlinear nvfp4 --qembedding mxfp4", etc.ExportOptions{Linear: "nvfp4", Embedding: "mxfp4"}},
+		{"", "--qlinear mxfp8 --qembedding 4w", etc.ExportOptions{Linear: "mxfp8", Embedding: "4w"}},
+		{"", "--qlinear 4w --recipe executorch", etc.ExportOptions{Linear: "4w", Recipe: "executorch"}},
+		{"", "--qlinear 4w --qembedding 8w --recipe executorch",
 			etc.ExportOptions{Linear: "4w", Embedding: "8w", Recipe: "executorch"}},
-		{"--backend cuda --max-prefill-chunk 16", etc.ExportOptions{Backend: "cuda", MaxPrefillChunk: 16}},
-		{"--recipe " + recipe, etc.ExportOptions{Recipe: rules}},
+		{"", "--backend cuda --max-prefill-chunk 16", etc.ExportOptions{Backend: "cuda", MaxPrefillChunk: 16}},
+		{"", "--recipe " + recipe, etc.ExportOptions{Recipe: rules}},
+		{"calibrated", "--qlinear 4w --qembedding 4w --calibrate " + text,
+			etc.ExportOptions{Linear: "4w", Embedding: "4w", Calibrate: text}},
+		{"calibrated by gptq", "--qlinear 4w --quant-method gptq --calibrate " + text,
+			etc.ExportOptions{Linear: "4w", Method: "gptq", Calibrate: text}},
+		{"calibrated by a recipe", "--recipe " + textRecipe + " --calibrate " + text,
+			etc.ExportOptions{Recipe: byText, Calibrate: text}},
 	} {
-		t.Run(c.flags, func(t *testing.T) {
-			if testing.Short() && c.options.Linear != "4w" {
+		t.Run(cmp.Or(c.name, c.flags), func(t *testing.T) {
+			if testing.Short() && (c.options.Linear != "4w" || c.name == "calibrated") {
 				t.Skip("one form of weights is enough for a short test")
 			}
 			dir := t.TempDir()

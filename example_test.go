@@ -94,6 +94,26 @@ func ExampleExport_recipe() {
 	// Output: 256
 }
 
+// Four bits lose least where a text shows what the weights are multiplied with.
+func ExampleExport_calibrate() {
+	text := filepath.Join(folder(), "text.jsonl")
+	lines := `{"messages": [{"role": "user", "content": "What is the capital of France?"}]}
+{"text": "The capital of Italy is Rome."}
+`
+	if err := os.WriteFile(text, []byte(lines), 0o644); err != nil {
+		log.Fatal(err)
+	}
+	output := filepath.Join(folder(), "calibrated.pte")
+	err := etc.Export(context.Background(), checkpoint, output, etc.ExportOptions{MaxSeqLen: 256,
+		Linear: "4w", GroupSize: 32, Calibrate: text, Log: func(note string) { fmt.Println(note) }})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// calibrating with text.jsonl, 1 window of 512 tokens, and 0 held out
+	// stop tokens: 762 <|im_end|>, 760 <|endoftext|>
+}
+
 func ExampleOpen() {
 	model, err := etc.Open(program(), etc.Options{Device: "cpu", Precision: "fp32", Threads: 2, Concurrent: 8})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/internal/calibration"
 	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/internal/prompt"
@@ -31,8 +32,13 @@ type ExportOptions struct {
 	// GroupSize and EmbeddingGroupSize are how many weights of a row share a scale: 32, 64 or 128; 0 is 64. mxfp4,
 	// mxfp8 and nvfp4 have a size of their own.
 	GroupSize, EmbeddingGroupSize int
-	// Method chooses codes and scales: "best" (as ""), "minmax" or "hqq". For mxfp4, mxfp8 and nvfp4 "" is minmax.
+	// Method chooses codes and scales: "best" (as ""), "minmax" or "hqq"; or, by what a text shows of the inputs of each
+	// linear weight, "auto" (as "" with Calibrate), "learned", "gptq" or "weighted". For mxfp4, mxfp8 and nvfp4 "" is
+	// minmax.
 	Method string
+	// Calibrate is the text for methods that need one: "default" (as "") for the one in this library, or the path of a
+	// file, .jsonl with an object with "text" or "messages" in each line, or any other text.
+	Calibrate string
 	// Recipe says which weights get which form: "" for the default, "executorch" for that of ExecuTorch's exporter, or
 	// the text of a recipe (docs/recipes.md), beside which the fields above are left out.
 	Recipe string
@@ -60,7 +66,7 @@ type ExportOptions struct {
 // Export compiles a checkpoint to a program in the file output. source is a directory in the layout of Hugging Face, a
 // GGUF file, or an id on the Hugging Face hub, org/name[@revision], which is fetched into the hub's cache. Memory does
 // not grow with the checkpoint. When ctx ends, or after an error, output is what it was before.
-func Export(ctx context.Context, source, output string, o ExportOptions) error {
+func Export(ctx context.Context, source, output string, o ExportOptions) (err error) {
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}
@@ -88,6 +94,11 @@ func Export(ctx context.Context, source, output string, o ExportOptions) error {
 	if options.Recipe, err = o.recipe(c, &recorded); err != nil {
 		return err
 	}
+	text, err := o.calibrate(ctx, c, output, options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = text.Close(err) }()
 	m, err := c.Build(loaders.Options{MaxSeqLen: o.MaxSeqLen, MaxPrefillChunk: o.MaxPrefillChunk})
 	if err != nil {
 		return kind.Of(kind.ErrUsage, err)
@@ -102,7 +113,7 @@ func Export(ctx context.Context, source, output string, o ExportOptions) error {
 		}
 		return err
 	}
-	file, err := record.NewFile(c, m, options, recorded, nil)
+	file, err := record.NewFile(c, m, options, recorded, text.Record())
 	if err != nil {
 		return err
 	}
@@ -112,7 +123,36 @@ func Export(ctx context.Context, source, output string, o ExportOptions) error {
 		}
 	}
 	file.Target, file.Jobs, file.Progress, file.Log = target, o.Jobs, o.Progress, o.Log
-	return codegen.Write(ctx, output, file)
+	if err := codegen.Write(ctx, output, file); err != nil {
+		return err
+	}
+	if card := text.Card(); card != "" {
+		o.Log(card)
+	}
+	return nil
+}
+
+// calibrate runs the checkpoint over the text, where the recipe has a method that needs one; nil where none does.
+func (o *ExportOptions) calibrate(ctx context.Context, c *loaders.Checkpoint, output string,
+	options *passes.Options) (*calibration.Text, error) {
+	if !calibration.Needed(options) {
+		if _, byText := calibration.Methods[o.Method]; byText || o.Calibrate != "" {
+			return nil, kind.Usagef("ExportOptions: Calibrate %q and Method %q, but no linear weight has a method that "+
+				"needs a text; set Linear 4w, and Method auto, learned, gptq or weighted", o.Calibrate, o.Method)
+		}
+		return nil, nil
+	}
+	fill(&o.Calibrate, calibration.Default)
+	text, err := calibration.Read("ExportOptions.Calibrate", o.Calibrate)
+	if err != nil {
+		return nil, err
+	}
+	x := calibration.Options{Dir: output + ".calibration", Jobs: o.Jobs,
+		Log: func(format string, args ...any) { o.Log(fmt.Sprintf(format, args...)) }}
+	if err := text.Calibrate(ctx, c, options, x); err != nil {
+		return nil, err
+	}
+	return text, nil
 }
 
 // passes gives the options of the passes, the recipe aside.
@@ -196,7 +236,7 @@ func (o *ExportOptions) recipe(c *loaders.Checkpoint, recorded *record.Options) 
 	if err != nil {
 		return none, err
 	}
-	recorded.Method = method.String()
+	recorded.Method = o.methodName()
 	linear, err := o.scheme("Linear", o.Linear, o.GroupSize, method)
 	if err != nil {
 		return none, err
@@ -204,6 +244,9 @@ func (o *ExportOptions) recipe(c *loaders.Checkpoint, recorded *record.Options) 
 	embedding, err := o.scheme("Embedding", o.Embedding, o.EmbeddingGroupSize, method)
 	if err != nil {
 		return none, err
+	}
+	if embedding != nil && embedding.Method.Calibrated() { // its rows are taken, not multiplied: no input to fit to
+		embedding.Method = quantize.Best
 	}
 	recorded.GroupSize, recorded.EmbeddingGroupSize = groupOf(linear, o.GroupSize),
 		groupOf(embedding, o.EmbeddingGroupSize)
@@ -247,14 +290,30 @@ func (o *ExportOptions) executorch(c *loaders.Checkpoint, linear, embedding *qua
 	return r, kind.Of(kind.ErrUsage, err)
 }
 
+// methodName is the name of the method: where none is set, that by the text, if there is one, for what no recipe says.
+func (o *ExportOptions) methodName() string {
+	switch {
+	case o.Method != "":
+		return o.Method
+	case o.Calibrate != "" && (o.Recipe == "" || o.Recipe == "default"):
+		return "auto"
+	}
+	return quantize.Best.String()
+}
+
 // method finds the method.
 func (o *ExportOptions) method() (quantize.Method, error) {
+	name := o.methodName()
+	if m, ok := calibration.Methods[name]; ok {
+		return m, nil
+	}
 	for _, m := range []quantize.Method{quantize.Best, quantize.MinMax, quantize.HQQ} {
-		if o.Method == m.String() || o.Method == "" {
+		if name == m.String() {
 			return m, nil
 		}
 	}
-	return 0, kind.Usagef("ExportOptions.Method is %q, want best, minmax or hqq", o.Method)
+	return 0, kind.Usagef("ExportOptions.Method is %q, want best, minmax, hqq, auto, learned, gptq or weighted",
+		o.Method)
 }
 
 // scheme is the form of weights of one kind, nil for as they are. group and the option Method are 0 and "" where they

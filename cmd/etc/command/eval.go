@@ -325,7 +325,7 @@ func evalText(cmd *cobra.Command, m, reference *languageModel, text *text, f eva
 	if !utf8.Valid(b) {
 		return invalidError{fmt.Errorf("%s: not UTF-8 text", f.text)}
 	}
-	options := evaluate.TextOptions{Context: f.context, Stride: f.stride, Prefix: specialPrefix(text.Tokenizer)}
+	options := evaluate.TextOptions{Context: f.context, Stride: f.stride, Prefix: prompt.SpecialPrefix(text.Tokenizer)}
 	tokens := text.Tokenizer.Encode(string(b), tokenizer.EncodeOptions{ParseSpecial: true})
 	if n := len(options.Prefix); len(tokens) > n && slices.Equal(tokens[:n], options.Prefix) {
 		tokens = tokens[n:] // the text names its prefix itself
@@ -376,19 +376,6 @@ func writeDivergence(w io.Writer, d *evaluate.Divergence) {
 	fmt.Fprintf(w, "KL divergence from the reference %.6f mean, %.6f median, %.6f 99th percentile, %.6f max\n", d.Mean,
 		d.Median, d.P99, d.Max)
 	fmt.Fprintf(w, "same most likely token %.2f %%\n", 100*d.Top1)
-}
-
-// specialPrefix is what a tokenizer puts before a text: a BOS token, or nothing.
-func specialPrefix(t *tokenizer.Tokenizer) []int {
-	const sample = "a"
-	with, without := t.Encode(sample, tokenizer.EncodeOptions{AddSpecial: true}),
-		t.Encode(sample, tokenizer.EncodeOptions{})
-	for i := range with {
-		if len(with)-i >= len(without) && slices.Equal(with[i:i+len(without)], without) {
-			return with[:i]
-		}
-	}
-	return nil
 }
 
 // sameTokenizer refuses to compare files whose tokens mean different texts.

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/calibrate"
+	"github.com/etc-ml/etc/internal/calibration"
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/numeric/dot"
 	"github.com/etc-ml/etc/loaders"
@@ -91,7 +93,7 @@ func (e *checkpointEvaluation) run(cmd *cobra.Command,
 		return nil, err
 	}
 	if e.context == 0 {
-		e.context = min(calibrationWindow, constantOf(file, "get_max_seq_len"))
+		e.context = min(calibration.Window, constantOf(file, "get_max_seq_len"))
 	}
 	m, err := e.checkpoint.Build(loaders.Options{MaxSeqLen: max(e.context, 2)})
 	if err != nil {
@@ -104,7 +106,7 @@ func (e *checkpointEvaluation) run(cmd *cobra.Command,
 	if err != nil {
 		return nil, err
 	}
-	windows, err := e.cut(ids, specialPrefix(text.Tokenizer))
+	windows, err := e.cut(ids, prompt.SpecialPrefix(text.Tokenizer))
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +114,7 @@ func (e *checkpointEvaluation) run(cmd *cobra.Command,
 	return calibrate.Evaluate(cmd.Context(), m, fileWeights{compare.NewReader(file)},
 		calibrate.Evaluation{Windows: windows, Jobs: e.jobs,
 			Progress: func(done, total int, name string) {
-				if time.Since(shown) > calibrationNews {
+				if time.Since(shown) > calibration.News {
 					shown = time.Now()
 					logf(cmd.ErrOrStderr(), "etc: compared %s, %.0f %% in %s", name, 100*float64(done)/float64(total),
 						time.Since(start).Round(time.Second))
@@ -143,7 +145,7 @@ func (e *checkpointEvaluation) cut(ids, prefix []int) (windows [][]int, err erro
 
 // measureQuality measures the card of a text for verify.
 func measureQuality(cmd *cobra.Command, path, checkpoint, name string) (*qualityCard, error) {
-	text, err := readCalibration("--text", name)
+	text, err := calibration.Read("--text", name)
 	if err != nil {
 		return nil, err
 	}
@@ -153,14 +155,14 @@ func measureQuality(cmd *cobra.Command, path, checkpoint, name string) (*quality
 	}
 	defer c.Close()
 	e := &checkpointEvaluation{path: path, checkpoint: c}
-	card := &qualityCard{Text: text.name}
+	card := &qualityCard{Text: text.Name}
 	q, err := e.run(cmd, func(t *tokenizer.Tokenizer) ([]int, error) {
-		ids, err := text.tokens(t, c)
-		if err != nil || name != defaultCorpus {
+		ids, err := text.Tokens(t, c)
+		if err != nil || name != calibration.Default {
 			return ids, err
 		}
-		prefix := specialPrefix(t)
-		_, held := divide(ids, prefix)
+		prefix := prompt.SpecialPrefix(t)
+		_, held := calibration.Divide(ids, prefix)
 		ids = nil
 		for _, w := range held {
 			ids = append(ids, w[len(prefix):]...)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/internal/calibration"
 	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/internal/record"
 	"github.com/etc-ml/etc/ir"
@@ -34,7 +35,7 @@ type exportFlags struct {
 	printAfter, weights, draft         string
 	targetBits                         float64
 	calibrate                          string
-	calibration                        *calibration // what --calibrate has made; nil for none
+	calibration                        *calibration.Text // what --calibrate has made; nil for none
 	disablePasses                      []string
 	writeFlags
 }
@@ -75,7 +76,7 @@ written with the weights of the file.`,
 			"with --calibrate by what quantizing each alone does to predictions of the text")
 	fl.StringVar(&f.method, "quant-method", "best",
 		"best, minmax or hqq (mxfp4, mxfp8 and nvfp4: minmax, which is MLX's own and their default, or best); by a text (--calibrate) auto, learned, gptq or weighted")
-	fl.StringVar(&f.calibrate, "calibrate", defaultCorpus,
+	fl.StringVar(&f.calibrate, "calibrate", calibration.Default,
 		"text to choose linear weights by: default for the one in this program, a text file, or .jsonl of {\"text\": ...} and {\"messages\": [...]}; --quant-method is auto then")
 	fl.BoolVar(&f.sample, "sample", false, "fuse the sampling head: forward gives a token")
 	fl.BoolVar(&f.portable, "portable", false, "write the gated delta rule as a scan instead of a Metal kernel")
@@ -125,7 +126,7 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) (err error) {
 	if f.calibration, err = f.calibrated(cmd, c, options); err != nil {
 		return passError(dir, err)
 	}
-	defer func() { err = f.calibration.close(err) }()
+	defer func() { err = f.calibration.Close(err) }()
 	if err := passes.Run(m, options); err != nil {
 		return passError(dir, err)
 	}
@@ -229,7 +230,9 @@ func (f *exportFlags) emitProgram(cmd *cobra.Command, dir string, c *loaders.Che
 		return err
 	}
 	printQuality(cmd.ErrOrStderr(), options.Report)
-	printCalibration(cmd.ErrOrStderr(), f.calibration)
+	if card := f.calibration.Card(); card != "" {
+		logf(cmd.ErrOrStderr(), "etc: %s", card)
+	}
 	if anyChanged(cmd, "target-bpw") {
 		logf(cmd.ErrOrStderr(), "etc: linear weights take %.3f bits on average, as --target-bpw asks; "+
 			"\"all\" counts embeddings too (--qembedding)", linearBits(options.Report))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/calibration"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/passes"
@@ -146,7 +147,7 @@ func (f exportFlags) quantMethod() (quantize.Method, error) {
 	case "hqq":
 		return quantize.HQQ, nil
 	}
-	if m, ok := calibratedMethods[f.method]; ok {
+	if m, ok := calibration.Methods[f.method]; ok {
 		return m, nil
 	}
 	return 0, usagef("--quant-method %q, want best, minmax, hqq, auto, learned, gptq or weighted", f.method)

@@ -32,5 +32,5 @@ func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFla
 	return record.NewFile(c, m, o, record.Options{
 		Backend: f.backend, Linear: f.linear, GroupSize: f.group, Embedding: f.embedding,
 		EmbeddingGroupSize: f.embeddingGroup, Method: f.method,
-		Sample: f.sample, Portable: f.portable}, f.calibration.record())
+		Sample: f.sample, Portable: f.portable}, f.calibration.Record())
 }

@@ -1,0 +1,390 @@
+package calibration
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/etc-ml/etc/calibrate"
+	"github.com/etc-ml/etc/internal/kind"
+	"github.com/etc-ml/etc/internal/prompt"
+	"github.com/etc-ml/etc/internal/record"
+	"github.com/etc-ml/etc/internal/version"
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/loaders"
+	"github.com/etc-ml/etc/loaders/huggingface"
+	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/passes/quantize"
+	"github.com/etc-ml/etc/runtime/chat"
+	"github.com/etc-ml/etc/runtime/template"
+	"github.com/etc-ml/etc/runtime/tokenizer"
+)
+
+// How a calibration text is cut. All of it is part of the result.
+const (
+	Window = 512 // tokens
+	// mostWindows bounds the windows; of a longer text they are spread evenly.
+	mostWindows = 96
+	// heldOutEvery is how many windows there are to one that is held out.
+	heldOutEvery = 12
+	// Default is the name of the text in this program.
+	Default = "default"
+)
+
+// Text is a text to calibrate with, and what it made of a checkpoint.
+type Text struct {
+	// Name of the text.
+	Name string
+
+	flag   string // that names the text
+	hash   string // of its bytes
+	text   []byte
+	result *calibrate.Result
+	dir    string
+	keep   bool // the directory stays when the export fails
+}
+
+// Record is what a file says of its calibration; nil for none.
+func (c *Text) Record() *record.Calibration {
+	if c == nil {
+		return nil
+	}
+	r := &record.Calibration{Text: c.Name, SHA256: c.hash}
+	if c.result != nil {
+		r.Quality = c.result.Quality
+	}
+	return r
+}
+
+// Close removes what the calibration has left, but for an export to go on with. err is that of the export.
+func (c *Text) Close(err error) error {
+	if c == nil || c.dir == "" {
+		return err
+	}
+	if c.result != nil {
+		err = errors.Join(err, c.result.Close())
+	}
+	if err != nil && c.keep {
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(c.dir))
+}
+
+// Read reads a text: that of a file, or [Default]. flag is what names it, as --calibrate.
+func Read(flag, name string) (*Text, error) {
+	c := &Text{flag: flag, Name: name, text: calibrate.Corpus()}
+	if name != Default {
+		var err error
+		if c.text, err = os.ReadFile(name); err != nil {
+			return nil, fmt.Errorf("%s: %w", flag, err)
+		}
+		c.Name = filepath.Base(name)
+	}
+	sum := sha256.Sum256(c.text)
+	c.hash = hex.EncodeToString(sum[:])
+	return c, nil
+}
+
+// Needed reports whether options ask for a method that chooses linear weights by a text.
+func Needed(o *passes.Options) bool {
+	rules := o.Recipe.Rules
+	if o.Allocate != nil {
+		for _, s := range o.Allocate.Schemes {
+			rules = append(slices.Clip(rules), passes.Rule{Kind: passes.LinearWeight, Scheme: &s})
+		}
+	}
+	return slices.ContainsFunc(rules, func(rule passes.Rule) bool {
+		return rule.Scheme != nil && rule.Scheme.Method.Calibrated() && rule.Kind == passes.LinearWeight
+	})
+}
+
+// Options say how a text calibrates.
+type Options struct {
+	// Dir is where results go as they come. Resume takes those from it that are there, and leaves it after an error.
+	Dir    string
+	Resume bool
+	// Jobs is the number of workers; 0 is one for each CPU. The result does not depend on it.
+	Jobs int
+	// Fits refuses what would take too much memory, in bytes; nil for no limit.
+	Fits func(what string, need int64) error
+	// Log is told how far it is.
+	Log func(format string, args ...any)
+}
+
+// Calibrate runs a checkpoint over the text, as its own module of short windows, and sets what passes need of it.
+func (c *Text) Calibrate(ctx context.Context, in *loaders.Checkpoint, o *passes.Options, x Options) error {
+	if in.Prequantized() {
+		return kind.Usagef("%s: %s holds weights that are quantized already, which calibration cannot run", c.flag,
+			in.Model.Dir)
+	}
+	recipe, err := c.run(ctx, x, in, *o)
+	if err != nil {
+		return c.Close(err)
+	}
+	o.Recipe, o.Allocate, o.Calibration = recipe, nil, c.result
+	return nil
+}
+
+// run is Calibrate, and gives the recipe that it chose.
+func (c *Text) run(ctx context.Context, f Options, in *loaders.Checkpoint,
+	options passes.Options) (passes.Recipe, error) {
+	windows, held, err := c.windows(in)
+	if err != nil {
+		return options.Recipe, err
+	}
+	m, err := in.Build(loaders.Options{MaxSeqLen: Window})
+	if err != nil {
+		return options.Recipe, kind.Of(kind.ErrUsage, err)
+	}
+	options.Report = nil
+	if options.Allocate != nil {
+		if options.Damage, err = c.damage(ctx, f, in, options, windows); err != nil {
+			return options.Recipe, err
+		}
+	}
+	recipe, err := calibrate.Prepare(m, options)
+	if err != nil {
+		return recipe, err
+	}
+	if err := f.checkMemory(m, len(windows)+2*len(held)); err != nil {
+		return recipe, err
+	}
+	c.dir, c.keep = f.Dir, f.Resume
+	if !f.Resume {
+		if err := os.RemoveAll(c.dir); err != nil {
+			return recipe, err
+		}
+	}
+	identity, err := c.identity(in, recipe)
+	if err != nil {
+		return recipe, err
+	}
+	f.Log("calibrating with %s, %s of %d tokens, and %d held out", c.Name, count(len(windows), "window"), Window,
+		len(held))
+	shown, start := time.Now(), time.Now()
+	c.result, err = calibrate.Run(ctx, m, calibrate.Options{Windows: windows, HeldOut: held, Recipe: recipe, Dir: c.dir,
+		Identity: identity, Jobs: f.Jobs,
+		Progress: func(done, total int, name string) {
+			if time.Since(shown) > News {
+				shown = time.Now()
+				f.Log("calibrated %s, %.0f %% in %s", name, 100*float64(done)/float64(total),
+					time.Since(start).Round(time.Second))
+			}
+		}})
+	if errors.Is(err, context.Canceled) && f.Resume {
+		err = fmt.Errorf("%w; --resume goes on from %s", err, c.dir)
+	}
+	return recipe, err
+}
+
+// How much of the text tells the damage of quantization: so many windows, spread over it, and so many tokens of each.
+// They are part of the result.
+const (
+	damageWindows = 4
+	damageTokens  = 256
+)
+
+// damage measures what the predictions suffer when one weight alone is quantized.
+func (c *Text) damage(ctx context.Context, f Options, in *loaders.Checkpoint, o passes.Options,
+	windows [][]int) (map[string]float64, error) {
+	m, err := in.Build(loaders.Options{MaxSeqLen: damageTokens})
+	if err != nil {
+		return nil, kind.Of(kind.ErrUsage, err)
+	}
+	allocate := o.Allocate
+	o.Allocate = nil
+	if _, err := calibrate.Prepare(m, o); err != nil {
+		return nil, err
+	}
+	var text [][]int
+	n := min(damageWindows, len(windows))
+	for i := range n {
+		w := windows[i*len(windows)/n]
+		text = append(text, w[:min(len(w), damageTokens)])
+	}
+	tried := func(name string, cols int) *quantize.Scheme {
+		if o.Recipe.Names(name) {
+			return nil
+		}
+		return allocate.Tried(cols)
+	}
+	need := calibrate.DamageMemory(m, n*damageTokens, tried)
+	if f.Fits != nil {
+		if err := f.Fits("measuring the damage of each weight", need); err != nil {
+			return nil, err
+		}
+	}
+	f.Log("measuring the damage of each weight on %s of %s", count(n, "window"), c.Name)
+	return calibrate.Damage(ctx, m, calibrate.DamageOptions{Windows: text, Jobs: f.Jobs, Scheme: tried})
+}
+
+// News is how often a calibration tells how far it is.
+const News = 10 * time.Second
+
+// identity stands for all that the quantized weights follow from.
+func (c *Text) identity(in *loaders.Checkpoint, r passes.Recipe) (string, error) {
+	properties, err := record.Identity(record.Record{Tool: version.Tool}, in)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%d %d %d\n%s\n", c.hash, Window, mostWindows, heldOutEvery,
+		strings.Join(r.Lines(), "\n"))
+	for _, p := range properties {
+		if !p.Local {
+			fmt.Fprintf(h, "%s: %s\n", p.Name, p.Value)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// checkMemory refuses what is not to be taken of the memory for so many windows.
+func (f Options) checkMemory(m *ir.Module, windows int) error {
+	if f.Fits == nil {
+		return nil
+	}
+	return f.Fits("calibration", calibrate.Memory(m, windows*Window))
+}
+
+// windows cuts the text into windows, and takes some out.
+func (c *Text) windows(in *loaders.Checkpoint) (windows, held [][]int, err error) {
+	if in.Model.Files.Tokenizer == nil {
+		return nil, nil, kind.Usagef("%s: %s has no %s to make tokens of the text with", c.flag, in.Model.Dir,
+			huggingface.TokenizerFile)
+	}
+	t, err := tokenizer.Parse(in.Model.Files.Tokenizer, filepath.Join(in.Model.Dir, huggingface.TokenizerFile))
+	if err != nil {
+		return nil, nil, kind.Of(kind.ErrInvalid, err)
+	}
+	ids, err := c.Tokens(t, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	windows, held = Divide(ids, prompt.SpecialPrefix(t))
+	if len(windows) == 0 || len(windows[0]) == 0 {
+		return nil, nil, kind.Usagef("%s %s: the text has no tokens", c.flag, c.Name)
+	}
+	return windows, held, nil
+}
+
+// Divide cuts tokens into windows that begin with prefix, and takes some out.
+func Divide(ids, prefix []int) (windows, held [][]int) {
+	var all [][]int
+	for part := range slices.Chunk(ids, Window-len(prefix)) {
+		if len(prefix)+len(part) == Window || len(all) == 0 {
+			all = append(all, slices.Concat(prefix, part))
+		}
+	}
+	n := min(len(all), mostWindows)
+	for i := range n {
+		w := all[i*len(all)/n]
+		if i%heldOutEvery == heldOutEvery/2 {
+			held = append(held, w)
+		} else {
+			windows = append(windows, w)
+		}
+	}
+	return windows, held
+}
+
+// document is a line of a calibration text in JSON: a text, or a conversation for the model's chat template.
+type document struct {
+	Text     *string        `json:"text"`
+	Messages []chat.Message `json:"messages"`
+}
+
+// Tokens are those of the text: of its lines where it is JSON, else of all of it.
+func (c *Text) Tokens(t *tokenizer.Tokenizer, in *loaders.Checkpoint) ([]int, error) {
+	if !utf8.Valid(c.text) {
+		return nil, kind.Invalidf("%s %s: not UTF-8 text", c.flag, c.Name)
+	}
+	if c.Name != Default && !strings.HasSuffix(c.Name, ".jsonl") {
+		return t.Encode(string(c.text), tokenizer.EncodeOptions{}), nil
+	}
+	render, err := conversations(in)
+	if err != nil {
+		return nil, err
+	}
+	var ids []int
+	lines := json.NewDecoder(bytes.NewReader(c.text))
+	for n := 1; ; n++ {
+		var d document
+		if err := lines.Decode(&d); errors.Is(err, io.EOF) {
+			return ids, nil
+		} else if err != nil {
+			return nil, kind.Invalidf("%s %s, document %d: %w", c.flag, c.Name, n, err)
+		}
+		switch {
+		case d.Text != nil:
+			ids = append(ids, t.Encode(*d.Text, tokenizer.EncodeOptions{})...)
+		case len(d.Messages) > 0:
+			text, err := render(d.Messages)
+			if err != nil {
+				return nil, kind.Invalidf("%s %s, document %d: %w", c.flag, c.Name, n, err)
+			}
+			ids = append(ids, t.Encode(text, tokenizer.EncodeOptions{ParseSpecial: true})...)
+		default:
+			return nil, kind.Invalidf("%s %s, document %d: want an object with \"text\" or \"messages\"",
+				c.flag, c.Name, n)
+		}
+	}
+}
+
+// conversations renders conversations by the checkpoint's chat template; without one, their contents are paragraphs.
+func conversations(in *loaders.Checkpoint) (func([]chat.Message) (string, error), error) {
+	if in.Model.ChatTemplate == "" {
+		return func(messages []chat.Message) (string, error) {
+			var b strings.Builder
+			for _, m := range messages {
+				b.WriteString(m.Content + "\n\n")
+			}
+			return b.String(), nil
+		}, nil
+	}
+	parsed, err := template.Parse(huggingface.ChatTemplateFile, in.Model.ChatTemplate)
+	if err != nil {
+		return nil, kind.Of(kind.ErrInvalid, err)
+	}
+	tokens, err := prompt.SpecialTokens(in)
+	if err != nil {
+		return nil, err
+	}
+	t := &prompt.Template{Parsed: parsed, Tokens: tokens}
+	now := func() time.Time { return time.Unix(0, 0).UTC() } // the same tokens on every day
+	return func(messages []chat.Message) (string, error) { return t.RenderAt(now, messages, false, nil) }, nil
+}
+
+// Card is the quality of the result in words; "" where nothing was held out.
+func (c *Text) Card() string {
+	if c == nil || c.result == nil || c.result.Quality == nil {
+		return ""
+	}
+	q := c.result.Quality
+	return fmt.Sprintf("on %s of %s that were held out, against the checkpoint: KL divergence %.5f mean, "+
+		"%.5f median, %.4f 99th percentile; same most likely token %.1f %%; perplexity %.3f, the checkpoint's %.3f",
+		count(q.Tokens, "token"), c.Name, q.Mean, q.Median, q.P99, 100*q.Top1, q.Perplexity, q.Reference)
+}
+
+// count is a number of things in words.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Methods are the methods that need a text, by the names of --quant-method.
+var Methods = map[string]quantize.Method{
+	"weighted": quantize.Weighted, "gptq": quantize.GPTQ, "learned": quantize.Learned, "auto": quantize.Learned,
+}
