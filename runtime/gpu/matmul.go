@@ -56,7 +56,7 @@ func bindMatmul(b *binder) bool {
 	extra, ok2 := b.extra(k.Epilogue, 0, rows, k.N)
 	out := b.result(0, nil)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
-	return ok && ok2 && out != nil && offer(b, "matmul", k.Tiles(b.x.exe.machine.Target, rows), of, w.bytes(),
+	return ok && ok2 && out != nil && offer(b, "matmul", k.Tiles(b.x.exe.machine, rows), of, w.bytes(),
 		kernels.MatMulArguments[operand]{W: w.arguments(), X: x, Extra: extra, Y: bytesOf(out),
 			Step: b.stepAt(rows, nil)})
 }
@@ -71,7 +71,7 @@ func bindMatmulGLU(b *binder) bool {
 	x, ok := b.preparedRows(k.K, k.Exact)
 	out := b.result(0, nil)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
-	return ok && out != nil && offer(b, "matmul glu", k.Tiles(b.x.exe.machine.Target, rows), of, p.size,
+	return ok && out != nil && offer(b, "matmul glu", k.Tiles(b.x.exe.machine, rows), of, p.size,
 		kernels.MatMulGLUArguments[operand]{W0: p.first, W1: p.second, X: x, Y: bytesOf(out),
 			Step: b.stepAt(rows, nil)})
 }

@@ -58,36 +58,42 @@ type MatMulGLU struct {
 	Activation Activation
 }
 
-// Tiles are the tiles worth measuring on a target, the default first, for products with about rows vectors.
-func (m Matrices) Tiles(target Target, rows int) []Tile {
-	return append(m.stagedTiles(target, rows), m.directTiles(target, rows)...)
+// Tiles are the tiles worth measuring on a machine, the default first, for products with about rows vectors.
+func (m MatMul) Tiles(machine Machine, rows int) []Tile { return m.tiles(machine, m.N, rows) }
+
+// Tiles is MatMul.Tiles of a pair.
+func (m MatMulGLU) Tiles(machine Machine, rows int) []Tile { return m.tiles(machine, 2*m.N, rows) }
+
+// tiles is Tiles of products with n rows of weights.
+func (m Matrices) tiles(machine Machine, n, rows int) []Tile {
+	return append(m.directTiles(machine, n, rows), m.stagedTiles(machine.Target, rows)...)
 }
 
 // stagedTiles are those of which columns stand in threadgroup memory.
 func (m Matrices) stagedTiles(target Target, rows int) []Tile {
 	switch {
 	case m.Exact && rows <= 32:
-		return tiles([][5]int{{32, 64, 16, 2, 2}, {32, 128, 16, 2, 2}})
+		return tilesOf([][5]int{{32, 64, 16, 2, 2}, {32, 128, 16, 2, 2}})
 	case m.Exact:
-		return tiles([][5]int{{64, 64, 16, 2, 2}, {128, 64, 16, 4, 2}, {32, 64, 32, 2, 2}})
+		return tilesOf([][5]int{{64, 64, 16, 2, 2}, {128, 64, 16, 4, 2}, {32, 64, 32, 2, 2}})
 	case target != CUDA && rows <= 32:
-		return tiles([][5]int{{32, 64, 32, 2, 2}, {16, 64, 32, 1, 2}, {32, 128, 32, 1, 4},
+		return tilesOf([][5]int{{32, 64, 32, 2, 2}, {16, 64, 32, 1, 2}, {32, 128, 32, 1, 4},
 			{16, 128, 32, 1, 4}, {64, 64, 32, 2, 2}})
 	case target != CUDA:
-		return tiles([][5]int{{64, 64, 32, 2, 2}, {64, 128, 32, 2, 2}, {32, 64, 32, 2, 2}, {64, 32, 32, 4, 1}})
+		return tilesOf([][5]int{{64, 64, 32, 2, 2}, {64, 128, 32, 2, 2}, {32, 64, 32, 2, 2}, {64, 32, 32, 4, 1}})
 	case rows <= 8:
-		return tiles([][5]int{{16, 64, 64, 1, 2}, {32, 64, 64, 1, 2}, {16, 128, 64, 1, 4}, {16, 64, 64, 1, 1}})
+		return tilesOf([][5]int{{16, 64, 64, 1, 2}, {32, 64, 64, 1, 2}, {16, 128, 64, 1, 4}, {16, 64, 64, 1, 1}})
 	case rows <= 48:
-		return tiles([][5]int{{32, 64, 64, 1, 2}, {16, 64, 64, 1, 2}, {32, 64, 64, 2, 2}, {32, 128, 32, 1, 4}})
+		return tilesOf([][5]int{{32, 64, 64, 1, 2}, {16, 64, 64, 1, 2}, {32, 64, 64, 2, 2}, {32, 128, 32, 1, 4}})
 	case rows <= 96:
-		return tiles([][5]int{{64, 64, 64, 2, 2}, {64, 128, 32, 2, 2}, {128, 128, 32, 2, 2}})
+		return tilesOf([][5]int{{64, 64, 64, 2, 2}, {64, 128, 32, 2, 2}, {128, 128, 32, 2, 2}})
 	}
-	return tiles([][5]int{{128, 128, 32, 2, 2}, {128, 128, 32, 2, 4}, {64, 128, 32, 2, 2}, {64, 128, 32, 1, 4},
+	return tilesOf([][5]int{{128, 128, 32, 2, 2}, {128, 128, 32, 2, 4}, {64, 128, 32, 2, 2}, {64, 128, 32, 1, 4},
 		{128, 64, 32, 2, 2}, {64, 64, 64, 2, 2}})
 }
 
-// tiles are tiles of BM, BN, BK, WM and WN.
-func tiles(list [][5]int) []Tile {
+// tilesOf are tiles of BM, BN, BK, WM and WN.
+func tilesOf(list [][5]int) []Tile {
 	out := make([]Tile, len(list))
 	for i, t := range list {
 		out[i] = Tile{BM: t[0], BN: t[1], BK: t[2], WM: t[3], WN: t[4]}

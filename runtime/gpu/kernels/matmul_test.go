@@ -51,8 +51,10 @@ func TestMatMul(t *testing.T) {
 // to four eights of vectors, of which the last tile has fewer; with columns of y that no simdgroup has.
 func TestMatMulDirect(t *testing.T) {
 	t.Parallel()
-	symmetric := affine4
+	symmetric, affine8 := affine4, kernels.Format{Bits: 8, Group: 64}
 	symmetric.Symmetric = true
+	symmetric8 := affine8
+	symmetric8.Symmetric = true
 	four := func(f kernels.Format, k int) kernels.Matrices { return kernels.Matrices{Format: f, K: k} }
 	for i, c := range []struct {
 		m               kernels.MatMul
@@ -69,6 +71,9 @@ func TestMatMulDirect(t *testing.T) {
 			17},
 		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 384, Half: true}, N: 256},
 			kernels.Tile{BM: 8, BN: 64, WM: 1, WN: 2, Split: 3}, 9, 9},
+		{kernels.MatMul{Matrices: four(affine8, 512), N: 100, Epilogue: kernels.AddMatrix},
+			kernels.Tile{BM: 16, BN: 64, WM: 1, WN: 2, Split: 4}, 20, 13},
+		{kernels.MatMul{Matrices: four(symmetric8, 256), N: 64}, kernels.Tile{BM: 24, BN: 64, WM: 1, WN: 2}, 17, 17},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			oneOfThree(t)
@@ -87,20 +92,22 @@ func TestMatMulDirect(t *testing.T) {
 func TestMatMulDirectRefusals(t *testing.T) {
 	ok, tile := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 512}, N: 8},
 		kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 2, Split: 4}
+	machine := kernels.Machine{Target: kernels.CUDA, Cores: 132}
 	_, err := ok.Launch(tile, 9)
 	require.NoError(t, err)
-	require.Contains(t, ok.Tiles(kernels.CUDA, 64), tile)
-	require.NotContains(t, ok.Tiles(kernels.Metal, 64), tile)
-	require.NotContains(t, ok.Tiles(kernels.CUDA, 129), tile)
-	require.NotZero(t, ok.Tiles(kernels.CUDA, 64)[0].BK, "the default has columns in threadgroup memory")
-	form := "matmul_direct 8×512: tile: no columns stand in threadgroup memory, want codes of 4 bits in groups of 64 with scales in bf16, rounded to bf16"
+	require.Contains(t, ok.Tiles(machine, 64), tile)
+	require.NotContains(t, ok.Tiles(kernels.Machine{Target: kernels.Metal}, 64), tile)
+	require.NotContains(t, ok.Tiles(machine, 129), tile)
+	require.Zero(t, ok.Tiles(machine, 64)[0].BK, "the default has no columns in threadgroup memory")
+	require.NotZero(t, ok.Tiles(machine, 129)[0].BK, "the default has columns in threadgroup memory")
+	form := "matmul_direct 8×512: tile: no columns stand in threadgroup memory, want codes of 4 or 8 bits in groups of 64 with scales in bf16, rounded to bf16"
 	for _, c := range []struct {
 		change func(m *kernels.MatMul, t *kernels.Tile)
 		err    string
 	}{
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Exact = true }, form},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Group = 128 }, form},
-		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Bits = 8 }, form},
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Bits = 16 }, form},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.F32 = true }, form},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.K = 768 },
 			"matmul_direct 8×768: tile: 4 simdgroups share 768 columns that do not stand in threadgroup memory, want a multiple of 128 for each"},
@@ -113,6 +120,19 @@ func TestMatMulDirectRefusals(t *testing.T) {
 		c.change(&m, &tile)
 		_, err := m.Launch(tile, 9)
 		require.EqualError(t, err, c.err)
+	}
+}
+
+// TestMatMulDirectOrder: the first tile is the fastest of an H100's, or nearly so (docs/notes/measured-many.md).
+func TestMatMulDirectOrder(t *testing.T) {
+	machine := kernels.Machine{Target: kernels.CUDA, Cores: 132}
+	for _, c := range []struct{ rows, n, k, bn, split int }{
+		{8, 8192, 2048, 32, 8}, {8, 43008, 5376, 128, 0}, {8, 5376, 21504, 32, 8},
+		{32, 8192, 2048, 64, 4}, {32, 43008, 5376, 128, 0}, {32, 5376, 21504, 64, 4}, {128, 43008, 5376, 64, 2},
+	} {
+		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: c.k}, N: c.n}
+		got := m.Tiles(machine, c.rows)[0]
+		require.Equal(t, kernels.Tile{BM: min(c.rows, 32), BN: c.bn, WM: 1, WN: c.bn / 32, Split: c.split}, got, "%v", c)
 	}
 }
 
@@ -156,7 +176,7 @@ func TestTiles(t *testing.T) {
 				for target, memory := range map[kernels.Target]int{kernels.Metal: kerneltest.MetalMemory,
 					kernels.CUDA: kerneltest.CUDAMemory} {
 					m := kernels.MatMul{Matrices: kernels.Matrices{Format: f, K: 2048, Exact: exact}, N: 512}
-					for _, tile := range m.Tiles(target, rows) {
+					for _, tile := range m.Tiles(kernels.Machine{Target: target}, rows) {
 						_, err := m.Launch(tile, rows)
 						require.NoError(t, err)
 						require.LessOrEqual(t, m.Memory(tile), memory, "%v", tile)

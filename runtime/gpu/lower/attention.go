@@ -13,10 +13,11 @@ import (
 // MaxRefused is the number of ways to divide the work of a kernel that may be refused before none of them is taken.
 const MaxRefused = 3
 
-// Tiled reports whether products of so many rows go by tiles of bfloat16, which precision mixed allows.
-func (t *Target) Tiled(rows int) bool {
-	return rows > 8 && t.Precision == eval.Mixed && !t.Exact
-}
+// Tiled reports whether products of so many rows go by tiles of bfloat16.
+func (t *Target) Tiled(rows int) bool { return rows > 8 && t.rounds() }
+
+// rounds reports whether products may round their rows to bfloat16, which precision mixed allows.
+func (t *Target) rounds() bool { return t.Precision == eval.Mixed && !t.Exact }
 
 // attention makes attention over caches the operation that has kernels, over queries that lie token by token.
 func attention(g *graph) {

@@ -9,8 +9,11 @@ import (
 )
 
 const (
-	// FewRows is the number of rows up to which a product is one of vectors.
+	// FewRows is the number of rows up to which a product may be one of vectors.
 	FewRows = 8
+	// fewDirect is that number where tiles read weights once for all rows and nothing stands in threadgroup memory
+	// before it is multiplied.
+	fewDirect = 1
 	// maxGroup is the number of products of the same rows that one kernel computes.
 	maxGroup = 4
 	// libraryRows is the number of rows from which on a library of matrix products, which wants bf16, is worth making
@@ -25,6 +28,7 @@ type product struct {
 	bias    *ir.Value
 	form    weight
 	rows    int
+	few     bool // it is one of vectors
 	exact   bool // of tiled ones
 	library bool // the device's library has it
 }
@@ -63,8 +67,10 @@ func (g *graph) products(op *ir.Op) []*product {
 		if !ask(g.Target, "describes", k, 0, func() bool { _, err := k.Launch(kernels.Tuning{}); return err == nil }) {
 			return nil
 		}
-		p.exact = !g.Tiled(p.rows)
-		p.library = g.hasLibrary(p.rows)
+		direct := p.rows > fewDirect && g.rounds() && p.matrices().Direct(g.Machine, p.rows)
+		p.few = p.rows <= FewRows && !direct
+		p.exact = !direct && !g.Tiled(p.rows)
+		p.library = !direct && g.hasLibrary(p.rows)
 		out = append(out, p)
 	}
 	return out
@@ -251,11 +257,11 @@ func (g *graph) inOrder(list []*product) []int {
 // group finds the products that one kernel computes with the first one: those of the same few rows and the same format.
 func (g *graph) group(list []*product, first int, left func(i int) bool) []int {
 	p, at := list[first], []int{first}
-	if p.rows > FewRows || p.bias != nil {
+	if !p.few || p.bias != nil {
 		return at
 	}
 	for i, s := range list {
-		if i != first && left(i) && s.form.Format == p.form.Format && len(at) < maxGroup {
+		if i != first && left(i) && s.few && s.form.Format == p.form.Format && len(at) < maxGroup {
 			at = append(at, i)
 		}
 	}
@@ -293,7 +299,7 @@ func (g *graph) compute(b *ir.Builder, p *product, end endOf) *ir.Value {
 	if end.extra != nil {
 		end.extra = shapedAs(b, end.extra, p.out)
 	}
-	if p.rows > FewRows {
+	if !p.few {
 		if y := g.tiles(b, p, end); y != nil {
 			return y
 		}
@@ -323,7 +329,7 @@ func (g *graph) tiles(b *ir.Builder, p *product, end endOf) *ir.Value {
 	k := kernels.MatMul{Matrices: p.matrices(), N: p.form.rows, Epilogue: epilogue, Cap: end.limit}
 	launch := func(w kernels.Tile) (kernels.Launch, error) { return k.Launch(w, p.rows) }
 	if !ask(g.Target, "usable", k, p.rows, func() bool {
-		return usable(g.Target, k.Tiles(g.Machine.Target, p.rows), launch)
+		return usable(g.Target, k.Tiles(g.Machine, p.rows), launch)
 	}) {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 // pair makes one operation of activation(gate) · up of two products of the same rows, or of two halves of one.
 func (g *graph) pair(op *ir.Op) {
 	gate, up, n := g.halves(op.Input("gate"), op.Input("x"))
-	if gate == nil || elements(op.Result()) != gate.rows*n || gate.rows > FewRows && gate.library {
+	if gate == nil || elements(op.Result()) != gate.rows*n || !gate.few && gate.library {
 		return // two halves at full speed are faster than both in one kernel
 	}
 	var second *ir.Value
@@ -17,7 +17,7 @@ func (g *graph) pair(op *ir.Op) {
 		second = up.w
 	}
 	name, b := ir.Attrs[ir.GLUAttrs](op).Activation, g.draft()
-	if gate.rows <= FewRows {
+	if gate.few {
 		norm, a, weight := g.normOf(gate), &ir.MatvecGLUAttrs{Activation: name}, (*ir.Value)(nil)
 		a.Norm, a.Eps, weight = normAttr(norm)
 		k, ok := MatVecGLU(b.Op("matvec_glu", a, g.rowsOf(b, gate.x, norm), gate.w, second, weight))
@@ -31,7 +31,7 @@ func (g *graph) pair(op *ir.Op) {
 	k, rows, ok := MatMulGLU(b.Op("matmul_glu", a, g.prepare(b, gate, gate.exact), gate.w, second))
 	launch := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
 	if ok && ask(g.Target, "usable", k, rows, func() bool {
-		return usable(g.Target, k.Tiles(g.Machine.Target, rows), launch)
+		return usable(g.Target, k.Tiles(g.Machine, rows), launch)
 	}) {
 		g.put(b, op)
 	}

@@ -136,11 +136,11 @@ func launches(t *testing.T) map[string]kernels.Launch {
 		add("experts combine"+name, l, err)
 		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine, K: 256, Exact: exact}, N: 300,
 			Epilogue: kernels.AddMatrix}
-		l, err = m.Launch(m.Tiles(kernels.Metal, 512)[0], 512)
+		l, err = m.Launch(m.Tiles(kernels.Machine{Target: kernels.Metal}, 512)[0], 512)
 		add("matmul"+name, l, err)
 		g := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: eight, K: 128, Exact: exact, Half: !exact}, N: 300,
 			Activation: kernels.SiLU}
-		l, err = g.Launch(m.Tiles(kernels.Metal, 16)[0], 16)
+		l, err = g.Launch(m.Tiles(kernels.Machine{Target: kernels.Metal}, 16)[0], 16)
 		add("matmul glu"+name, l, err)
 		l, err = kernels.Prepare{K: 256, Exact: exact, Norm: kernels.NormF32, Eps: 1e-6}.Launch(64)
 		add("prepare"+name, l, err)

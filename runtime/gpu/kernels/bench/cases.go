@@ -84,14 +84,17 @@ func cases(small int) []testCase {
 
 // someRows are products as calls have them that decode for some streams.
 func someRows(s func(int) int) (out []testCase) {
-	for _, rows := range []int{8, 16, 32, 64, 128} {
+	for _, rows := range []int{2, 8, 16, 32, 64, 128} {
 		m := func(k int) kernels.Matrices { return kernels.Matrices{Format: four, K: s(k)} }
 		out = append(out,
 			matmul(fmt.Sprintf("%d rows of qwen qkv", rows), kernels.MatMul{Matrices: m(2048), N: s(8192)}, rows),
 			matmul(fmt.Sprintf("%d rows of qwen out", rows), kernels.MatMul{Matrices: m(4096), N: s(2048)}, rows),
 			matmulGLU(fmt.Sprintf("%d rows of gemma gate up", rows),
 				kernels.MatMulGLU{Matrices: m(5376), N: s(21504), Activation: kernels.GELUTanh}, rows),
-			matmul(fmt.Sprintf("%d rows of gemma down", rows), kernels.MatMul{Matrices: m(21504), N: s(5376)}, rows))
+			matmul(fmt.Sprintf("%d rows of gemma down", rows), kernels.MatMul{Matrices: m(21504), N: s(5376)}, rows),
+			matmul(fmt.Sprintf("%d rows of gemma q", rows), kernels.MatMul{Matrices: m(5376), N: s(8192)}, rows),
+			matmul(fmt.Sprintf("%d rows of qwen router", rows),
+				kernels.MatMul{Matrices: kernels.Matrices{Format: eight, K: s(2048)}, N: 256}, rows))
 	}
 	return out
 }
@@ -203,18 +206,18 @@ func expertsDown(name string, e kernels.Experts) testCase {
 }
 
 // tiled is a product by tiles of so many rows of weights.
-func tiled(name string, m kernels.Matrices, rows, tokens int,
+func tiled(name string, m kernels.Matrices, rows, tokens int, tiles func(kernels.Machine, int) []kernels.Tile,
 	launch func(kernels.Tile) (kernels.Launch, error)) testCase {
 	return testCase{
 		name: name, sizes: kernels.Sizes{Tokens: tokens},
 		bytes:    weights(m.Format, rows, m.K) + float64(tokens*(m.K*2+rows*4)),
 		flops:    2 * float64(tokens) * float64(rows*m.K),
-		variants: func(on kernels.Machine) ([]variant, error) { return variantsOf(m.Tiles(on.Target, tokens), launch) },
+		variants: func(on kernels.Machine) ([]variant, error) { return variantsOf(tiles(on, tokens), launch) },
 	}
 }
 
 func matmul(name string, m kernels.MatMul, tokens int) testCase {
-	out := tiled(name, m.Matrices, m.N, tokens,
+	out := tiled(name, m.Matrices, m.N, tokens, m.Tiles,
 		func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) })
 	ours := out.variants
 	out.variants = func(on kernels.Machine) ([]variant, error) {
@@ -232,7 +235,7 @@ func matmul(name string, m kernels.MatMul, tokens int) testCase {
 }
 
 func matmulGLU(name string, m kernels.MatMulGLU, tokens int) testCase {
-	out := tiled(name, m.Matrices, 2*m.N, tokens,
+	out := tiled(name, m.Matrices, 2*m.N, tokens, m.Tiles,
 		func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) })
 	out.bytes = weights(m.Format, 2*m.N, m.K) + float64(tokens*(m.K+m.N)*2)
 	return out

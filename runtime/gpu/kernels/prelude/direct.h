@@ -1,4 +1,4 @@
-// Products of up to 32 vectors with stored weights of 4 bits, in which nothing stands in threadgroup memory and nobody waits for
+// Products of up to 32 vectors with stored weights of 4 or 8 bits, in which nothing stands in threadgroup memory and nobody waits for
 // anybody: what experts_direct.metal and matmul_direct.metal share. A simdgroup multiplies 32 rows of weights with all vectors of a
 // tile. Its lanes read codes where they multiply them, DIRECT_BLOCKS blocks of columns ahead, so that weights are
 // always under way; the vectors, which all simdgroups of a tile read, come out of the cache.
@@ -26,6 +26,13 @@
 
 typedef device const bfloat* direct_vector;
 
+// The codes of a row that a lane has of a block: 16 of them.
+#if WEIGHT_BITS == 8
+typedef uint4 direct_code;
+#else
+typedef uint2 direct_code;
+#endif
+
 // A row of a weight, as a lane reads it.
 struct direct_weight {
   device const uint* w;
@@ -40,18 +47,37 @@ inline void direct_row(thread direct_weight& r, device const uint* w, device con
 }
 
 // The lane's codes of a block. Long rows are read by whole lines of the cache, of which the other half is read soon.
-inline uint2 direct_codes(thread const direct_weight& r, int block) {
-  device const uint2* p = (device const uint2*)(r.w + block * WEIGHT_WORDS(DIRECT_BLOCK));
-#if DIRECT_BLOCKS == 4
+inline direct_code direct_codes(thread const direct_weight& r, int block) {
+  device const direct_code* p = (device const direct_code*)(r.w + block * WEIGHT_WORDS(DIRECT_BLOCK));
+#if DIRECT_BLOCKS == 4 && WEIGHT_BITS == 4
   return port_read_once(p);
 #else
   return *p;
 #endif
 }
 
+// Eight numbers of a row in bf16, two to a word, of its codes of a block: the first (word 0) or the second eight of what a lane has.
+inline uint4 direct_numbers(direct_code codes, int word, bfloat scale, bfloat bias) {
+#if WEIGHT_BITS == 8
+  const uint low = word == 0 ? codes.x : codes.z;
+  const uint high = word == 0 ? codes.y : codes.w;
+  const float s = float(scale), b = float(bias);
+  return uint4(port_pack_bf16(s * port_byte_float(low, 0) + b, s * port_byte_float(low, 1) + b),
+               port_pack_bf16(s * port_byte_float(low, 2) + b, s * port_byte_float(low, 3) + b),
+               port_pack_bf16(s * port_byte_float(high, 0) + b, s * port_byte_float(high, 1) + b),
+               port_pack_bf16(s * port_byte_float(high, 2) + b, s * port_byte_float(high, 3) + b));
+#else
+  return port_dequant8(word == 0 ? codes.x : codes.y, scale, bias);
+#endif
+}
+
 // Two scales, or biases: of a block and of the next one.
 inline uint direct_pair(device const WEIGHT_SCALE* from, int block) { return *(device const uint*)(from + block); }
 inline bfloat direct_of(uint pair, int which) { return as_type<bfloat>(ushort(which == 0 ? pair & 0xffffu : pair >> 16)); }
+// The bias of a block, of a pair of biases; where none are stored it follows from the scale.
+inline bfloat direct_bias(uint pair, int which, bfloat scale) {
+  return WEIGHT_BIASES ? direct_of(pair, which) : bfloat(float(scale) * -float(1 << (WEIGHT_BITS - 1)));
+}
 
 // A lane's columns of a block of the vectors.
 template <int EIGHTS>
@@ -66,7 +92,7 @@ inline void direct_vectors(thread const direct_vector* x, int block, thread uint
 template <int EIGHTS>
 inline void direct_multiply(thread const direct_weight* rows, thread const direct_vector* x, thread float* sums) {
   UNROLL for (int i = 0; i < EIGHTS * 8; i++) sums[i] = 0.0f;
-  uint2 codes[DIRECT_BLOCKS][DIRECT_ROWS];
+  direct_code codes[DIRECT_BLOCKS][DIRECT_ROWS];
   uint scales[DIRECT_BLOCKS / 2][DIRECT_ROWS];
   uint biases[DIRECT_BLOCKS / 2][DIRECT_ROWS];
   UNROLL for (int r = 0; r < DIRECT_ROWS; r++) {
@@ -91,8 +117,7 @@ inline void direct_multiply(thread const direct_weight* rows, thread const direc
         uint4 a[DIRECT_ROWS];
         UNROLL for (int r = 0; r < DIRECT_ROWS; r++) {
           const bfloat scale = direct_of(scales[b / 2][r], b % 2);
-          const bfloat bias = WEIGHT_BIASES ? direct_of(biases[b / 2][r], b % 2) : bfloat(float(scale) * -8.0f);
-          a[r] = port_dequant8(word == 0 ? codes[b][r].x : codes[b][r].y, scale, bias);
+          a[r] = direct_numbers(codes[b][r], word, scale, direct_bias(biases[b / 2][r], b % 2, scale));
         }
         UNROLL for (int u = 0; u < 4; u += 2) {
           UNROLL for (int n = 0; n < EIGHTS; n++) {

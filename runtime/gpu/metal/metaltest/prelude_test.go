@@ -24,7 +24,7 @@ func TestPrelude(t *testing.T) {
 	tiles := func(f kernels.Format, exact bool) (kernels.Launch, error) {
 		m := kernels.MatMul{Matrices: kernels.Matrices{Format: f, K: 128, Exact: exact}, N: 100,
 			Epilogue: kernels.AddMatrix}
-		return m.Launch(m.Tiles(kernels.Metal, 64)[0], 64)
+		return m.Launch(m.Tiles(kernels.Machine{Target: kernels.Metal}, 64)[0], 64)
 	}
 	vectors := func(f kernels.Format, variant kernels.Tuning) (kernels.Launch, error) {
 		return kernels.MatVec{Vectors: kernels.Vectors{Format: f, K: 256, M: 3}, N: 300}.Launch(variant)
