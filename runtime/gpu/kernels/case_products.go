@@ -136,7 +136,7 @@ func (m Matrices) newCase(l *Launch, tile Tile, s Sizes) (c *Case, at []int, x *
 	at = every(c.Tokens)
 	if !c.Whole {
 		_, vectors := tile.dimensions()
-		at, l.Groups[vectors] = []int{0, 5, tile.BM/2 + 3, tile.BM - 1, tile.BM + 2}, 2
+		at, l.Groups[vectors] = []int{0, 5, tile.BM/2 + 2, tile.BM - 1, tile.BM + 2}, 2
 	}
 	d, bound := m.tiled()
 	return c, at, c.sparse(d, at, c.Tokens, m.K, m.K), bound

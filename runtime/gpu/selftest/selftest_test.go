@@ -159,6 +159,13 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	l, err = kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine, K: 512}, N: 1000,
 		Activation: kernels.SiLU}.Launch(tile, 100)
 	add("matmul glu, direct", l, err)
+	tile = kernels.Tile{BM: 8, BN: 32, WM: 1, WN: 1, Split: 2}
+	l, err = kernels.MatMul{Matrices: kernels.Matrices{Format: kernels.Format{Bits: 8, Group: 64}, K: 256},
+		N: 1000}.Launch(tile, 8)
+	add("matmul, direct, eight vectors", l, err)
+	l, err = kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine, K: 256}, N: 1000,
+		Activation: kernels.SiLU}.Launch(tile, 8)
+	add("matmul glu, direct, eight vectors", l, err)
 	l, err = kernels.Dequantize{Format: affine, N: 1000, K: 256}.Launch()
 	add("dequantize", l, err)
 	l, err = kernels.Embedding{Format: affine, N: 100000, K: 256, Multiplier: 1.5}.Launch(9)
