@@ -134,6 +134,17 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	return x, err
 }
 
+// SequenceBytes is what a sequence of o.Positions takes in calls of at most o.Rows rows, in bytes: of a window no more
+// than its positions. The error is a [*NotRaggedError] where a program has no such calls.
+func SequenceBytes(m *ir.Module, e engine.Engine, o RaggedOptions) (int64, error) {
+	model, err := sequences(m, e, o.Engine.Precision, o.Storage)
+	if err != nil {
+		return 0, err
+	}
+	l := model.Layout(orElse(o.BlockRows, blockRows), o.Engine.Precision)
+	return l.Bytes(l.Most(o.Positions, o.Rows)), nil
+}
+
 // blockRows is the number of positions in a block where nobody says it.
 const blockRows = 64
 

@@ -139,3 +139,24 @@ many sequences
 	m.Buffers[0].Type = ir.StaticType(ir.BF16, 2, 4, 320) // a batch of two
 	require.Contains(t, say(cpu.Engine{}, eval.Mixed), "one sequence at a time")
 }
+
+// TestSequenceBytes: what a sequence takes is what the pool has for one, and of a window no more than its positions.
+func TestSequenceBytes(t *testing.T) {
+	m := fusetest.Load(t, "etc-gemma4-chat-sample")
+	o := batch.RaggedOptions{Rows: 16, Sequences: 1, Engine: engine.Options{Precision: eval.Mixed}}
+	var last int64
+	for _, positions := range []int{60, 300, 3000} {
+		o.Positions = positions
+		got, err := batch.SequenceBytes(m, cpu.Engine{}, o)
+		require.NoError(t, err)
+		x, err := batch.NewRagged(m, cpu.Engine{}, o)
+		require.NoError(t, err)
+		require.Equal(t, x.Layout().Bytes(x.Units()), got)
+		require.Greater(t, got, last)
+		last = got
+		require.NoError(t, x.Close())
+	}
+	var not *batch.NotRaggedError
+	_, err := batch.SequenceBytes(m, &hasher{}, o)
+	require.ErrorAs(t, err, &not)
+}

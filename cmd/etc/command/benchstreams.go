@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/bench"
@@ -88,15 +89,21 @@ func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engi
 func streamsExecutor(path string, m *ir.Module, maxSeqLen int, e engine.Engine, o engine.Options,
 	options bench.StreamOptions) (batch.Executor, error) {
 	streams, positions := options.Most()
+	ragged := batch.RaggedOptions{Engine: o, Sequences: streams, Rows: max(512, streams), Positions: positions}
 	need := needOf(m, maxSeqLen, e, o.Precision)
 	available, where := memoryOn(e)
 	f := fit{File: path, Need: need.Within(maxSeqLen, positions), Context: positions, Sessions: streams, Device: where,
 		Advice: "measure fewer streams, or shorter ones"}
+	shared := ragged
+	inner, storage := execution.StorageOf(e)
+	shared.Storage = storage
+	if state, err := batch.SequenceBytes(m, inner, shared); err == nil {
+		f.Need.State = state // blocks, of a window too no more than a sequence has
+	}
 	if err := f.Check(available); err != nil {
 		return nil, err
 	}
-	return newExecutor(path, m, e, batch.RaggedOptions{Engine: o, Sequences: streams,
-		Rows: max(512, streams), Positions: positions},
+	return newExecutor(path, m, e, ragged,
 		// sessions hold the state of a whole context
 		max(need.State, 1), func(m *ir.Module, model *session.Model) error {
 			return checkMemory(path, m, model, e, o.Precision, streams, 0)
