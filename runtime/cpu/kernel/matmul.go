@@ -45,8 +45,9 @@ func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) 
 	}
 }
 
-// aloneBytes is what the rows of matMulAlone take at most, so that they stay in a cache for all vectors.
-const aloneBytes = 16 << 10
+// aloneBytes is what the rows of matMulAlone take at most, so that they stay in a core's second cache for all vectors. In
+// less, as the first cache holds, the first vector would wait for memory at the start of each step: see pieces of cpu.
+const aloneBytes = 128 << 10
 
 // matMulAlone is MatMul of all rows of w with one vector after the other, some rows at a time.
 func matMulAlone(y []float32, stride int, w *Matrix, a *Activations) {
