@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -111,6 +112,58 @@ func BenchmarkMatVec(b *testing.B) {
 					b.ReportMetric(speeds[len(speeds)-1], "best-GB/s")
 					b.ReportMetric(100*shares[len(shares)/2], "%read")
 				})
+		}
+	}
+}
+
+// BenchmarkPieces is the time of one call for a part of the rows, as threads claim them, with 1 to 4 vectors: parts in
+// random order, from memory. It reports the third decile of all calls, which other work on the machine moves little, and
+// that of a plain read of the same bytes.
+func BenchmarkPieces(b *testing.B) {
+	atLevel(b)
+	for _, c := range []struct {
+		format  Format
+		cols    int
+		vectors int
+	}{{Q4, 2048, 1}, {Q4, 512, 1}, {Q4, 704, 1}, {Q8, 2048, 1}, {BF16, 2048, 1}, {Q4, 2048, 2}, {Q4, 2048, 4}} {
+		rows := 128 << 20 * 8 / c.format.Bits() / c.cols / 32 * 32
+		w := benchmarkMatrix(c.format, rows, c.cols, 64)
+		x, y := make([]float32, c.vectors*c.cols), make([]float32, c.vectors*rows)
+		for i := range x {
+			x[i] = float32(i%17) - 8
+		}
+		var a Activations
+		a.Reset(w.Layout(Integer), c.vectors, c.cols)
+		a.Fill(x, c.cols, 0, c.vectors)
+		for _, size := range []int{64 << 10, 256 << 10, 1 << 20} {
+			step := size / w.Bytes(1) / 4 * 4
+			order := rand.New(rand.NewPCG(9, 10)).Perm(rows / step)
+			usual := func(f func(lo, hi int)) float64 {
+				var times []float64
+				for _, i := range order {
+					start := time.Now()
+					f(i*step, (i+1)*step)
+					times = append(times, time.Since(start).Seconds())
+				}
+				sort.Float64s(times)
+				return times[len(times)*3/10]
+			}
+			name := fmt.Sprintf("%s/%v/cols%d/vectors%d/%dKiB", Level(), c.format, c.cols, c.vectors, size>>10)
+			b.Run(name, func(b *testing.B) {
+				least, read := math.Inf(1), math.Inf(1)
+				for b.Loop() {
+					least = min(least, usual(func(lo, hi int) { MatMul(y, rows, w, &a, lo, hi) }))
+					read = min(read, usual(func(lo, hi int) {
+						part := w.Slice(lo, hi)
+						Touch(part.Data)
+						Touch(part.Scales)
+						Touch(part.Biases)
+					}))
+				}
+				b.ReportMetric(1e6*least, "us/piece")
+				b.ReportMetric(float64(w.Bytes(step))/least/1e9, "GB/s")
+				b.ReportMetric(float64(w.Bytes(step))/read/1e9, "read-GB/s")
+			})
 		}
 	}
 }
