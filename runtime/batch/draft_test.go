@@ -39,17 +39,24 @@ var draftedModels = []drafted{
 	{"assistant", "gemma4-chat", "gemma4-chat-assistant", speculate.Assistant},
 }
 
+// inCheckpoints is a path in the folder of checkpoints, where it is not absolute.
+func inCheckpoints(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join("..", "..", "testdata", "checkpoints", path)
+}
+
 // module builds the program of a checkpoint, with its draft.
 func (d drafted) module(t testing.TB, context int) *ir.Module {
 	t.Helper()
-	dir := filepath.Join("..", "..", "testdata", "checkpoints")
-	c, err := loaders.Open(filepath.Join(dir, d.base))
+	c, err := loaders.Open(inCheckpoints(d.base))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	if d.draft == "auto" {
 		require.Empty(t, c.FindDraft())
 	} else {
-		require.NoError(t, c.OpenDraft(filepath.Join(dir, d.draft)))
+		require.NoError(t, c.OpenDraft(inCheckpoints(d.draft)))
 	}
 	m, err := c.Build(loaders.Options{MaxSeqLen: context, MaxPrefillChunk: 16})
 	require.NoError(t, err)
@@ -61,7 +68,9 @@ func (d drafted) module(t testing.TB, context int) *ir.Module {
 func (d drafted) runner(t testing.TB, e engine.Engine, o batch.RaggedOptions, r batch.Options) *batch.Runner {
 	t.Helper()
 	o.Engine.Precision, o.Engine.Threads = eval.FP32, 2
-	o.Engine.Warn = func(text string) { t.Error(text) }
+	if o.Engine.Warn == nil {
+		o.Engine.Warn = func(text string) { t.Error(text) }
+	}
 	if r.Drafting.Most > 0 {
 		r.Drafting.Kind, o.Draft = d.kind, d.kind
 	}
