@@ -155,18 +155,9 @@ func cacheMemory(path string, m *ir.Module, positions int, e engine.Engine, p ev
 		return o.CacheMemory, state, nil
 	}
 	available, device := execution.MemoryOn(e)
-	fit := execution.Fit{File: path, Need: need, Context: positions, Sessions: 2, Device: device}
-	if err := fit.Check(available); err != nil {
-		return 0, 0, err
-	}
-	budget = 2 * state * int64(o.Concurrent)
-	if drafts > 0 { // a call that verifies keeps the states behind all of its rows, of what does not grow
-		budget += (need.State - need.Position*int64(positions)) * int64((drafts+1)*o.Concurrent)
-	}
-	if available > 0 {
-		budget = min(budget, (available-need.Weights)/2)
-	}
-	return max(budget, 2*state), state, nil
+	fit := execution.Fit{File: path, Need: need, Context: positions, Device: device}
+	budget, err = fit.Budget(o.Concurrent, drafts, available)
+	return budget, state, err
 }
 
 // Info tells what is known of the model.

@@ -89,6 +89,26 @@ func (f Fit) Check(available int64) error {
 		f.File, size(f.Need.Weights), state, size(left), where, advice))
 }
 
+// Budget chooses the memory for the caches of so many answers at a time, in bytes: for each of them two states, one of
+// it and one of a prefix, and what a call keeps that verifies so many drafts of each, the states behind all of its rows
+// of what does not grow with the context. It is at most half of what the weights leave of the available memory in
+// bytes, 0 if that is not known, and at least two states, which must fit: f says whose memory it is.
+func (f Fit) Budget(answers, drafts int, available int64) (int64, error) {
+	f.Sessions = 2
+	state := max(f.Need.State, 1)
+	budget := 2 * state * int64(answers)
+	if drafts > 0 {
+		budget += (f.Need.State - f.Need.Position*int64(f.Context)) * int64((drafts+1)*answers)
+	}
+	if available > 0 {
+		budget = min(budget, (available-f.Need.Weights)/2)
+	}
+	if budget >= 2*state {
+		return budget, nil
+	}
+	return 2 * state, f.Check(available)
+}
+
 // NeedOf is what a module needs on an engine: the reference engine, which also has precision strict, decodes all of it.
 func NeedOf(m *ir.Module, context int, e engine.Engine, p eval.Precision) session.Memory {
 	_, s := StorageOf(e)

@@ -302,8 +302,7 @@ func (s *servedFile) measure(cmd *cobra.Command) error {
 	return nil
 }
 
-// setBudget chooses the memory of the caches: of each answer at a time two states, one for it and one for a prefix, but
-// at most half of what is left.
+// setBudget chooses the memory of the caches: what --cache-memory says, else by the number of answers at a time.
 func (s *servedFile) setBudget(need session.Memory, positions int) error {
 	if text := s.flags.cacheMemory; text != "" {
 		n, err := humanize.ParseBytes(text)
@@ -315,18 +314,10 @@ func (s *servedFile) setBudget(need session.Memory, positions int) error {
 		s.budget = int64(n)
 		return nil
 	}
-	s.budget = s.state * int64(2*s.flags.concurrent)
-	if s.drafts.Most > 0 { // a call that verifies keeps the states behind all of its rows, of what does not grow
-		s.budget += (need.State - need.Position*int64(positions)) * int64((s.drafts.Most+1)*s.flags.concurrent)
-	}
-	if s.available > 0 {
-		s.budget = min(s.budget, (s.available-s.weights)/2)
-	}
-	if s.budget >= 2*s.state {
-		return nil
-	}
-	s.budget = 2 * s.state
-	return fit{File: s.path, Need: need, Context: positions, Sessions: 2, Device: s.where}.Check(s.available)
+	f := fit{File: s.path, Need: need, Context: positions, Device: s.where}
+	var err error
+	s.budget, err = f.Budget(s.flags.concurrent, s.drafts.Most, s.available)
+	return err
 }
 
 // load loads the file.
