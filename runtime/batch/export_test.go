@@ -13,6 +13,13 @@ func Choose(d Draw, logits []float32) int { return d.choose(logits) }
 // ChooseAbove is the host's draw with min-p.
 func ChooseAbove(d Draw, logits []float32, minP float32) int { return d.chooseAbove(logits, minP) }
 
+// RowsFor is the number of rows that a call of n is run as, of at most so many.
+func RowsFor(n, most int, onDevice bool) int {
+	x := &raggedExecutor{onDevice: onDevice}
+	x.options.Rows = most
+	return x.rowsFor(n)
+}
+
 // Poison overwrites all units of a ragged executor that nobody holds with NaN.
 func Poison(x Executor, m *cache.Memory) error {
 	r := x.(*raggedExecutor)

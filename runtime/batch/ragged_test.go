@@ -247,3 +247,23 @@ func TestUnitsOfPositions(t *testing.T) {
 	}
 	require.ErrorIs(t, err, batch.ErrNoMemory)
 }
+
+// TestRowsFor: calls have few sizes, and on engines of the host no more than an eighth of the rows of a prompt is
+// padding.
+func TestRowsFor(t *testing.T) {
+	sizes := map[int]bool{}
+	for n := 1; n <= 500; n++ {
+		got := batch.RowsFor(n, 500, false)
+		sizes[got] = true
+		require.GreaterOrEqual(t, got, n)
+		require.LessOrEqual(t, got, 500)
+		if n <= 24 {
+			require.Equal(t, batch.RowsFor(n, 500, true), got)
+		} else {
+			require.LessOrEqual(t, got, n+max(8, n/8), "%d rows", n)
+		}
+	}
+	require.Less(t, len(sizes), 60)
+	require.Equal(t, 384, batch.RowsFor(260, 500, true))
+	require.Equal(t, 272, batch.RowsFor(260, 500, false))
+}

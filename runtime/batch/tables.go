@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,12 +14,26 @@ import (
 // tables makes the inputs of a ragged program (ragged.Make) of a call. Rows beyond those of the call belong to no
 // sequence.
 func (x *raggedExecutor) tables(call *schedule.Call, wanted int) []eval.Value {
-	n, w := bucket(len(call.Tokens), x.options.Rows), bucket(wanted, x.options.Rows)
+	n, w := x.rowsFor(len(call.Tokens)), bucket(wanted, x.options.Rows)
 	if x.fixed > 0 {
 		n, w = x.fixed, x.fixed
 	}
 	return x.tablesOf(x.module.Entry, call, n, w)
 }
+
+// rowsFor is the number of rows that a call of n is run as: a bucket, and on an engine of the host, which plans a size in
+// less time than the rows of a prompt take, one of up to 16 sizes between two powers of two.
+func (x *raggedExecutor) rowsFor(n int) int {
+	size := bucket(n, x.options.Rows)
+	if x.onDevice || size <= fewRows {
+		return size
+	}
+	step := max(8, 1<<bits.Len(uint(n-1))/32)
+	return min((n+step-1)/step*step, x.options.Rows)
+}
+
+// fewRows is the number of rows up to which calls of an engine of the host are buckets.
+const fewRows = 32
 
 // tablesOf makes the inputs of entry f for a call, one for each parameter: tokens, positions, and tables of
 // sequences, blocks and slots. They are filled up to n rows, w of which give logits or tokens. A parameter that the
