@@ -149,7 +149,7 @@ func (r *Runner) Submit(ctx context.Context, q Request) (*Stream, error) {
 	if err := r.fits(q); err != nil {
 		return nil, err
 	}
-	s := &Stream{runner: r, request: q, arrived: time.Now(), wake: make(chan struct{}, 1)}
+	s := &Stream{runner: r, request: q, times: Times{Arrived: time.Now()}, wake: make(chan struct{}, 1)}
 	if q.Constraint != nil {
 		s.mask = make([]uint64, q.Constraint.MaskWords())
 	}
@@ -421,9 +421,7 @@ func (r *Runner) book(call *schedule.Call, outs []Output, masked []bool, start t
 		for _, t := range b.tokens {
 			results[i].Tokens = append(results[i].Tokens, int32(t.ID))
 		}
-		if b.s.first.IsZero() {
-			b.s.first = now
-		}
+		b.s.answered(now)
 		for _, t := range b.answer() {
 			b.s.push(t)
 		}

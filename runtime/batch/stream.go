@@ -27,12 +27,10 @@ type Stream struct {
 	rounds  speculate.Log
 	member  speculate.Member // what is known of the drafts of the stream
 	stop    int
-	arrived time.Time
-	started time.Time
-	first   time.Time
 	detach  func() bool // from the context of Submit
 
 	mu     sync.Mutex
+	times  Times
 	cached int
 	tokens []Token
 	end    *End
@@ -132,15 +130,36 @@ func (s *Stream) Cached() int {
 	return s.cached
 }
 
+// Times are moments of a stream; zero is what has not come yet.
+type Times struct {
+	// Arrived is when the request was submitted, Started when its first call began, First when the call ended that
+	// gave the first token, and Ended when the runner ended the stream.
+	Arrived, Started, First, Ended time.Time
+}
+
+// Times tells what has happened so far.
+func (s *Stream) Times() Times {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.times
+}
+
 // begin notes the first call of the stream, which begins behind the tokens that were cached.
 func (s *Stream) begin(at time.Time, cached int) {
-	if !s.started.IsZero() {
-		return
-	}
-	s.started = at
 	s.mu.Lock()
-	s.cached = cached
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if s.times.Started.IsZero() {
+		s.times.Started, s.cached = at, cached
+	}
+}
+
+// answered notes that a call has given tokens.
+func (s *Stream) answered(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.times.First.IsZero() {
+		s.times.First = at
+	}
 }
 
 // push hands a token to the reader.
@@ -161,16 +180,19 @@ func (s *Stream) notify() {
 // finish ends the stream. It is called once, by the runner.
 func (s *Stream) finish(reason Reason, err error) {
 	s.detach()
-	now := time.Now()
+	s.mu.Lock()
+	s.times.Ended = time.Now()
+	t := s.times
+	s.mu.Unlock()
 	e := End{Reason: reason, Stop: s.stop, Tokens: len(s.answer), Cached: s.Cached(),
 		Drafts: s.member.Totals(), Rounds: s.rounds}
 	switch {
-	case s.started.IsZero():
-		e.Queued = now.Sub(s.arrived)
-	case s.first.IsZero():
-		e.Queued, e.Prefill = s.started.Sub(s.arrived), now.Sub(s.started)
+	case t.Started.IsZero():
+		e.Queued = t.Ended.Sub(t.Arrived)
+	case t.First.IsZero():
+		e.Queued, e.Prefill = t.Started.Sub(t.Arrived), t.Ended.Sub(t.Started)
 	default:
-		e.Queued, e.Prefill, e.Decode = s.started.Sub(s.arrived), s.first.Sub(s.started), now.Sub(s.first)
+		e.Queued, e.Prefill, e.Decode = t.Started.Sub(t.Arrived), t.First.Sub(t.Started), t.Ended.Sub(t.First)
 	}
 	s.mu.Lock()
 	s.end, s.err = &e, err

@@ -16,6 +16,8 @@
 //   - What a request gives depends on its body and the model only. Nothing of it is kept but what the prefix cache has.
 //   - A request whose client is gone ends within one call of the program.
 //
-// The package imports runtime/batch, runtime/format, runtime/guide, runtime/session, runtime/template, runtime/tokenizer and
-// runtime/constrain; it must never import an engine, a loader or the command line.
+// Spans of OpenTelemetry go to the provider that Options names (spans.go); the package knows its interface only.
+//
+// The package imports runtime/batch, runtime/format, runtime/guide, runtime/session, runtime/template,
+// runtime/tokenizer and runtime/constrain; it must never import an engine, a loader or the command line.
 package serve

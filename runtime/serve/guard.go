@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/etc-ml/etc/internal/fault"
 )
 
@@ -92,7 +94,8 @@ type visit struct {
 	first time.Duration
 	begun time.Time
 	code  int
-	wrote bool // the header was written
+	wrote bool       // the header was written
+	span  trace.Span // nil where there is none
 }
 
 type visitKey struct{}
@@ -130,6 +133,7 @@ func (s *Server) guard(name string, next http.Handler, like int) http.Handler {
 		if like&anthropic != 0 {
 			h.Set("Request-Id", v.id)
 		}
+		r = s.traced(r, name, v, like)
 		defer s.log(name, r, v)
 		if err := s.admit(r, like); err != nil {
 			v.err = err
@@ -170,7 +174,10 @@ func (s *Server) log(name string, r *http.Request, v *visit) {
 		r.RemoteAddr}
 	if id := traceID(r); id != "" {
 		args = append(args, "trace", id)
+	} else if v.span != nil {
+		args = append(args, "trace", v.span.SpanContext().TraceID().String())
 	}
+	v.endSpan()
 	if v.model != "" {
 		args = append(args, "model", v.model, "prompt_tokens", v.usage.prompt, "cached_tokens", v.usage.cached,
 			"tokens", v.usage.answer, "first_seconds", v.first.Seconds())

@@ -289,6 +289,7 @@ func send(ctx context.Context, news chan<- update, u update) bool {
 // follow reads a choice to its end. begun, where it is not nil, is closed with the first token.
 func (j *job) follow(ctx context.Context, choice int, s *batch.Stream, news chan<- update, begun chan struct{}) {
 	defer s.Cancel()
+	defer tellPhases(ctx, choice, s)
 	f := j.loaded.Text.format
 	if !j.parse {
 		f = f.Plain()

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/etc-ml/etc/runtime/serve/page"
 )
 
@@ -36,6 +38,8 @@ type Options struct {
 	Version string
 	// Log gets a line for every request; nil: nobody does.
 	Log *slog.Logger
+	// Traces gets spans of requests for answers; nil: nobody does.
+	Traces trace.TracerProvider
 }
 
 // Server answers requests.

@@ -166,9 +166,14 @@ func runServe(ctx context.Context, cmd *cobra.Command, args []string, f serveFla
 		log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
 	}
 	info, _ := debug.ReadBuildInfo()
+	traces, endTraces, err := newTraces(ctx, versionOf(info).Version, log)
+	if err != nil {
+		return err
+	}
+	defer endTraces()
 	server, err := serve.New(serve.Options{Files: files, Memory: memory, Keys: keys, Host: f.host,
 		RequestTime: f.requestTime,
-		NoPage:      f.noUI, Profile: f.pprof, Version: versionOf(info).Version, Log: log})
+		NoPage:      f.noUI, Profile: f.pprof, Version: versionOf(info).Version, Log: log, Traces: traces})
 	if err != nil {
 		return usageError{err}
 	}
