@@ -47,6 +47,8 @@ type Kept struct {
 	// Read gives the content of a part: its elements, row-major and little-endian. Several goroutines may call it,
 	// until Close.
 	Read func(ctx context.Context, part int) ([]byte, error)
+	// Reuse takes a content of Read that its reader needs no more, to be memory of another part; nil: nobody does.
+	Reuse func(content []byte)
 	// Release gives back what is held for reading; nil: nothing is. Close calls it once.
 	Release func() error
 
@@ -243,6 +245,9 @@ func (r *Runner) putParts(ctx context.Context, k PartKeeper, kept *Kept) error {
 	for i, p := range parts {
 		group.Go(func() error {
 			content, err := kept.Read(fill, i) // what is there already too: a damaged state is told, whoever has it
+			if kept.Reuse != nil {
+				defer kept.Reuse(content)
+			}
 			if err != nil || !slices.ContainsFunc(p.IDs, func(id int32) bool { return id != cache.None }) {
 				return err
 			}

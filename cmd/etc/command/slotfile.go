@@ -166,7 +166,7 @@ func (s *slotFolder) open(f *safetensors.File) (*batch.Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := &batch.Kept{Tokens: tokens, Form: meta[slotForm], Release: f.Close}
+	kept := &batch.Kept{Tokens: tokens, Form: meta[slotForm], Reuse: r.reuse, Release: f.Close}
 	for i, b := range buffers {
 		t, ok := f.Tensor(partName(i))
 		d, known := dtypeNamed(b.DType)

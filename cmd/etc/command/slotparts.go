@@ -103,6 +103,7 @@ type slotReader struct {
 	file  *safetensors.File
 	parts []*safetensors.Tensor
 	sums  []byte
+	free  sync.Pool // of *[]byte: contents that nobody reads any more
 }
 
 // tokens reads the tokens and the checksums, and checks all that is no part.
@@ -147,10 +148,21 @@ func readAll(t *safetensors.Tensor, into []byte) error {
 	return nil
 }
 
+// reuse takes the memory of a content.
+func (r *slotReader) reuse(content []byte) { r.free.Put(&content) }
+
+// memory gives so many bytes, with anything in them.
+func (r *slotReader) memory(n int) []byte {
+	if p, _ := r.free.Get().(*[]byte); p != nil && cap(*p) >= n {
+		return (*p)[:n]
+	}
+	return make([]byte, n)
+}
+
 // part reads a part and holds it against its checksum.
 func (r *slotReader) part(i int) ([]byte, error) {
 	t := r.parts[i]
-	content := make([]byte, t.Size())
+	content := r.memory(int(t.Size()))
 	if err := readAll(t, content); err != nil {
 		return nil, fmt.Errorf("%s: %w", r.file.Path(), err)
 	}
