@@ -25,8 +25,8 @@ func NewMoments(cols int) *Moments {
 	return &Moments{cols: cols, sums: dot.Dense(make([]float32, cols*cols), cols, cols)}
 }
 
-// Bytes is the memory that moments of inputs of cols numbers take, with what [NewSolver] makes of them.
-func Bytes(cols int) int64 { return 2 * 4 * int64(cols) * int64(cols) }
+// Bytes is the memory that moments of inputs of cols numbers take, with what [NewSolver] makes of them and a [Drift].
+func Bytes(cols int) int64 { return 3 * 4 * int64(cols) * int64(cols) }
 
 // Rows is the number of inputs.
 func (m *Moments) Rows() int { return m.rows }
@@ -125,8 +125,8 @@ func (m *Moments) mirror(each Each) {
 const factorBlock = 32
 
 // factor gives L of the Cholesky decomposition L·Lᵀ of a, symmetric and positive definite, as a matrix whose row j
-// holds L[i][j]/L[j][j] for the i > j; what stands elsewhere is of no use. A pivot that rounding has made too small
-// becomes least.
+// holds L[j][i] for the i ≤ j, and behind its diagonal L[i][j]/L[j][j] for the i > j. A pivot that rounding has made too
+// small becomes least.
 func factor(a dot.Matrix, least float32, each Each) dot.Matrix {
 	n := a.Rows
 	l := dot.Dense(make([]float32, n*n), n, n)

@@ -34,7 +34,8 @@ const (
 	// GPTQ is Weighted's search with error feedback: what a code leaves of its column is made good by the columns that
 	// are still to be quantized, as far as their inputs go together.
 	GPTQ
-	// Learned is GPTQ and then rounds of coordinate descent over codes, scales and biases.
+	// Learned is GPTQ for the outputs of the checkpoint ([Solver.Follow]), then coordinate descent over codes, scales and
+	// biases, and walks over codes.
 	Learned
 )
 
@@ -52,6 +53,9 @@ func (m Method) String() string {
 
 // Calibrated reports whether the method needs the moments of a linear's inputs.
 func (m Method) Calibrated() bool { return m == Weighted || m == GPTQ || m == Learned }
+
+// Follows reports whether the method also needs the inputs that the checkpoint would have had: see [Solver.Follow].
+func (m Method) Follows() bool { return m == Learned }
 
 // Symmetric reports whether the method maps zero to the middle code, so that every bias is
 // -scale * 2^(bits-1) and a file need not store it.

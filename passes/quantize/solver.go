@@ -6,9 +6,15 @@ import (
 	"github.com/etc-ml/etc/ir/numeric/dot"
 )
 
-// damping is what is added to the diagonal of moments, as a share of its mean, so that inputs that were never seen cost
-// something.
-const damping = 0.05
+// damping is what a method adds to the diagonal of moments, as a share of its mean, so that inputs that were never seen
+// cost something. More of it suits texts of another kind, less the text itself: the more a method makes of the moments,
+// the more it takes.
+func (m Method) damping() float32 {
+	if m == Learned {
+		return 0.2
+	}
+	return 0.05
+}
 
 // Solver quantizes matrices whose inputs have the same moments, by a method that needs them. It is safe for concurrent
 // use.
@@ -18,6 +24,8 @@ type Solver struct {
 	moments    dot.Matrix // damped
 	importance []float32  // the diagonal of moments
 	factor     dot.Matrix // see the function factor; of methods with error feedback
+	drift      dot.Matrix // the sums of what the solver follows, and
+	followed   float32    // the share of it; 0: none
 }
 
 // NewSolver prepares the method of s, which must be one that is calibrated, for inputs with the moments m, which it
@@ -34,24 +42,28 @@ func NewSolver(m *Moments, s Scheme, each Each) (*Solver, error) {
 		return nil, fmt.Errorf("the second moments of the inputs have the mean %g, expected a finite number above 0",
 			mean)
 	}
+	damping := float32(s.Method.damping() * mean)
 	v := &Solver{scheme: s, cols: m.cols, moments: m.sums, importance: make([]float32, m.cols)}
 	for i := range m.cols {
-		m.sums.Row(i)[i] += float32(damping * mean)
+		m.sums.Row(i)[i] += damping
 		v.importance[i] = m.sums.Row(i)[i]
 	}
 	if s.Method == Weighted {
 		return v, nil
 	}
 	m.mirror(each)
-	v.factor = factor(v.moments, float32(damping*mean)/16, each)
+	v.factor = factor(v.moments, damping/16, each)
 	return v, nil
 }
 
 // solverRows is the number of rows that are quantized at a time.
 const solverRows = 64
 
-// sweeps are the rounds of coordinate descent of [Learned].
-const sweeps = 3
+// Rounds of [Learned]: those of coordinate descent, and after these those of a walk and coordinate descent.
+const (
+	sweeps = 1
+	walks  = 3
+)
 
 // Quantize quantizes the rows w [rows, cols] into dst, whose memory it reuses. The rows do not depend on each other.
 func (v *Solver) Quantize(dst *Result, w []float32, rows int) error {
@@ -81,9 +93,12 @@ type solverTile struct {
 	rows           int
 	levels         float32
 	w              dot.Matrix // what is quantized
+	followed       []float32  // its memory where that is not what was given
 	change         dot.Matrix // what is stored, less that
 	part           dot.Matrix // products of a group's columns
 	codes          []uint8
+	slopes         []float32 // scratch of walks
+	walker         walker
 	scales, biases []float32
 	values         [4][maxGroup]float32 // scratch
 }
@@ -92,7 +107,10 @@ func (t *solverTile) reset(v *Solver, w []float32, rows int, scales, biases []fl
 	t.Solver, t.rows, t.scales, t.biases = v, rows, scales, biases
 	t.search = quantizer{Scheme: v.scheme, group: v.scheme.GroupSize}
 	t.levels = float32(int(1)<<v.scheme.Bits - 1)
-	t.w = dot.Dense(w, rows, v.cols)
+	t.w = v.follow(t.followed, dot.Dense(w, rows, v.cols))
+	if v.followed != 0 {
+		t.followed = t.w.Values
+	}
 	t.change = dot.Dense(resized(t.change.Values, len(w)), rows, v.cols)
 	t.part = dot.Dense(resized(t.part.Values, rows*v.scheme.GroupSize), rows, v.scheme.GroupSize)
 	t.codes = resized(t.codes, len(w))
@@ -107,6 +125,10 @@ func (t *solverTile) quantize() *ValueError {
 	}
 	if t.scheme.Method == Learned {
 		for range sweeps {
+			t.sweep()
+		}
+		for range walks {
+			t.walk()
 			t.sweep()
 		}
 	}
