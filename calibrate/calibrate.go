@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/etc-ml/etc/ir"
@@ -79,6 +80,9 @@ func Run(ctx context.Context, m *ir.Module, o Options) (*Result, error) {
 	d := &driver{ctx: ctx, module: m, options: o, store: s, each: workers(count),
 		ends: ir.LastUses(m.Entry.Body, m.Entry.Body.Results)}
 	d.text = newStream(m, o.Windows, true)
+	if Follows(o.Recipe) {
+		d.exact = newStream(m, o.Windows, false)
+	}
 	d.held = [2]*stream{newStream(m, o.HeldOut, false), newStream(m, o.HeldOut, true)}
 	if err := d.run(); err != nil {
 		return nil, fmt.Errorf("calibration: %w", joinClose(err, s))
@@ -88,6 +92,14 @@ func Run(ctx context.Context, m *ir.Module, o Options) (*Result, error) {
 		r.Quality = d.quality.sum()
 	}
 	return r, nil
+}
+
+// Follows reports whether a calibration by r runs the text with the checkpoint's weights, too: [Memory] then has to
+// count its tokens twice.
+func Follows(r passes.Recipe) bool {
+	return slices.ContainsFunc(r.Rules, func(rule passes.Rule) bool {
+		return rule.Scheme != nil && rule.Scheme.Method.Follows() && rule.Kind == passes.LinearWeight
+	})
 }
 
 func joinClose(err error, s *store) error {
@@ -132,6 +144,8 @@ type driver struct {
 	store   *store
 	each    eachFunc
 	ends    [][]*ir.Value // by operation, the values that end with it
+	// exact has the text's windows with the checkpoint's weights; nil where no method needs them.
+	exact *stream
 	// text goes on with quantized weights; held has the held-out windows with the checkpoint's weights and with
 	// quantized ones.
 	text    *stream
@@ -143,7 +157,12 @@ type driver struct {
 }
 
 // streams are all streams.
-func (d *driver) streams() []*stream { return []*stream{d.text, d.held[0], d.held[1]} }
+func (d *driver) streams() []*stream {
+	if d.exact == nil {
+		return []*stream{d.text, d.held[0], d.held[1]}
+	}
+	return []*stream{d.text, d.exact, d.held[0], d.held[1]}
+}
 
 // hasWeights reports whether op is one that the driver runs by itself.
 func hasWeights(op *ir.Op) bool {
@@ -343,6 +362,13 @@ func (d *driver) solveLinear(op *ir.Op) (*weight, rows, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if d.exact != nil {
+		exact, err := d.exact.gather(op.Input("x"))
+		if err != nil {
+			return nil, nil, err
+		}
+		follow(solver, w, exact, inputs, d.each)
+	}
 	x, err := d.store.create(w)
 	if err != nil {
 		return nil, nil, err
@@ -373,6 +399,17 @@ func newSolver(w *weight, m *quantize.Moments, each eachFunc) (*quantize.Solver,
 		return nil, fmt.Errorf("tensor %s: %w", w.constant.Name, err)
 	}
 	return s, nil
+}
+
+// follow has the solver of a weight follow the inputs that the checkpoint has where x are those that the weight gets, if
+// its method does that and there are more inputs than columns; otherwise nothing can be told from them.
+func follow(s *quantize.Solver, w *weight, exact, x dot.Matrix, each eachFunc) {
+	if !w.scheme.Method.Follows() || x.Rows <= w.cols {
+		return
+	}
+	drift := quantize.NewDrift(w.cols)
+	drift.Add(exact.Values, x.Values, x.Rows, quantize.Each(each))
+	s.Follow(drift, quantize.Each(each))
 }
 
 // calibrated reports whether the weight is quantized by its inputs.

@@ -6,6 +6,10 @@
 // them choose codes, scales and biases; the windows go on with the quantized weight. So each weight is quantized for
 // the inputs that it will have, with the errors of the weights before it in them.
 //
+// A method may also ask what the checkpoint would have there ([Follows]): the windows then go through a second time with
+// the checkpoint's weights, and a weight is chosen so that it makes good, as far as its inputs tell, what the weights
+// before it have changed.
+//
 // Windows that are held out go through twice, once with the weights of the checkpoint and once with the quantized ones,
 // and give the [Quality] of the result.
 //

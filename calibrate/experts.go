@@ -22,6 +22,7 @@ type mixture struct {
 // routed are the inputs of a mixture in a stream.
 type routed struct {
 	x        dot.Matrix
+	exact    *dot.Matrix // x with the checkpoint's weights, where a method needs it
 	perToken int
 	experts  []int64   // by token, then by choice
 	scores   []float32 // of the same shape
@@ -51,10 +52,13 @@ func (s *stream) route(m *mixture) (*routed, error) {
 }
 
 // inputs are the rows of x that an expert gets.
-func (r *routed) inputs(expert int) dot.Matrix {
-	out := dot.Dense(make([]float32, len(r.tokens[expert])*r.x.Cols), len(r.tokens[expert]), r.x.Cols)
+func (r *routed) inputs(expert int) dot.Matrix { return r.rowsOf(r.x, expert) }
+
+// rowsOf are the rows of a matrix, of as many rows as x, that belong to the tokens of an expert.
+func (r *routed) rowsOf(x dot.Matrix, expert int) dot.Matrix {
+	out := dot.Dense(make([]float32, len(r.tokens[expert])*x.Cols), len(r.tokens[expert]), x.Cols)
 	for i, at := range r.tokens[expert] {
-		copy(out.Row(i), r.x.Row(at/r.perToken))
+		copy(out.Row(i), x.Row(at/r.perToken))
 	}
 	return out
 }
@@ -203,6 +207,13 @@ func (d *driver) solveExperts(m *mixture) error {
 	if err != nil {
 		return err
 	}
+	if d.exact != nil {
+		exact, err := d.exact.gather(m.op.Input("x"))
+		if err != nil {
+			return err
+		}
+		r.exact = &exact
+	}
 	all := quantize.NewMoments(r.x.Cols)
 	all.Add(r.x.Values, r.x.Rows, quantize.Each(d.each))
 	err = d.each.try(m.gate.stack, func(e int) error {
@@ -245,6 +256,9 @@ func (m *mixture) solveExpert(e int, r *routed, all *quantize.Moments, open [3]*
 			if solver, err = newSolver(to.weight, moments, serially); err != nil {
 				return err
 			}
+			if err := m.follow(solver, e, i, x, r); err != nil {
+				return err
+			}
 		}
 		for at := 0; at < to.rows; at += weightRows {
 			if err := to.solve(solver, e*to.rows+at, min(weightRows, to.rows-at)); err != nil {
@@ -252,6 +266,25 @@ func (m *mixture) solveExpert(e int, r *routed, all *quantize.Moments, open [3]*
 			}
 		}
 	}
+	return nil
+}
+
+// follow has the solver of weight number i of an expert, whose inputs are x, follow what the checkpoint has.
+func (m *mixture) follow(s *quantize.Solver, e, i int, x dot.Matrix, r *routed) (err error) {
+	w := m.weights()[i]
+	if r.exact == nil || !w.calibrated() || !w.scheme.Method.Follows() || x.Rows <= w.cols {
+		return nil
+	}
+	exact := r.rowsOf(*r.exact, e)
+	if i == 2 {
+		if exact, err = m.hidden(exact, e, m.sources(false)); err != nil {
+			return err
+		}
+		if x, err = m.hidden(x, e, m.sources(true)); err != nil {
+			return err
+		}
+	}
+	follow(s, w, exact, x, serially)
 	return nil
 }
 

@@ -157,7 +157,11 @@ func (c *Text) run(ctx context.Context, f Options, in *loaders.Checkpoint,
 	if err != nil {
 		return recipe, err
 	}
-	if err := f.checkMemory(m, len(windows)+2*len(held)); err != nil {
+	runs := len(windows) + 2*len(held)
+	if calibrate.Follows(recipe) {
+		runs += len(windows)
+	}
+	if err := f.checkMemory(m, runs); err != nil {
 		return recipe, err
 	}
 	c.dir, c.keep = f.Dir, f.Resume
