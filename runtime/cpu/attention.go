@@ -99,7 +99,7 @@ func cacheOf(b *binder, operand string) *state {
 		load = load.Def.Input("x")
 	}
 	if v == nil || v.kind != dense || load.Def == nil || load.Def.Def.Name != "load" ||
-		!b.Held[load.Def] || len(v.shape) != 4 {
+		!b.InPlaceLoads[load.Def] || len(v.shape) != 4 {
 		return nil
 	}
 	s := b.x.states[load.Def.Buffer]

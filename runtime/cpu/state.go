@@ -136,7 +136,7 @@ func (s *state) get(dst []float32, at int) {
 func bindLoad(b *binder) bool {
 	s := b.x.states[b.Op.Buffer]
 	v := &value{dtype: s.dtype, slot: s.slot, shape: s.shape, stride: strided.RowMajor(s.shape)}
-	if b.Held[b.Op] {
+	if b.InPlaceLoads[b.Op] {
 		b.Values[b.Op.Result()] = v
 		return true
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// view is the view of a value on the device; none where it is elsewhere.
+// view returns the strided view (slot, offset, shape, strides) of v on the device, where it copies v if it is a host
+// value. It returns an empty view where v cannot be there.
 func (b *binder) view(v *ir.Value) plan.View {
 	n, err := b.Value(v)
 	if err != nil {
@@ -23,7 +24,7 @@ func (b *binder) view(v *ir.Value) plan.View {
 	return n.view()
 }
 
-// tokenMajor are the strides of heads [1, H, T, D] that lie token by token.
+// tokenMajor returns the strides of a tensor [1, H, T, D] of heads whose memory order is [T, H, D].
 func tokenMajor(heads, tokens, width int) []int {
 	return []int{tokens * heads * width, width, heads * width, 1}
 }
@@ -43,7 +44,7 @@ func bindRopeAngles(b *binder) bool {
 			Step: b.stepAt(attrs.Tokens, position)})
 }
 
-// inverseFreqs are the reciprocals of the frequencies of the operation, or nil.
+// inverseFreqs returns the reciprocals of the operation's rotation frequencies, or nil where it has none of its own.
 func (b *binder) inverseFreqs(attrs *ir.RopeAnglesAttrs) []float32 {
 	half := attrs.Dims / 2
 	inverse := make([]float32, half)
@@ -68,7 +69,8 @@ func (b *binder) inverseFreqs(attrs *ir.RopeAnglesAttrs) []float32 {
 	return inverse
 }
 
-// weight is the weight of a norm in an operand, which may be absent; false where it is no constant vector.
+// weight returns the weight vector [n] of a norm as an operand of a kernel. The IR operand may be absent. It returns
+// false where the operand is not a constant vector.
 func (b *binder) weight(name string, n int) (w operand, ok bool) {
 	if b.Op.Input(name) == nil {
 		return w, true
@@ -80,7 +82,7 @@ func (b *binder) weight(name string, n int) (w operand, ok bool) {
 	return bytesOf(v), true
 }
 
-// bindRopeHeads rotates pairs of heads, after their normalization.
+// bindRopeHeads normalizes the heads of queries and keys and rotates pairs of their elements.
 func bindRopeHeads(b *binder) bool {
 	x, angles := b.floats("x"), b.floats("angles")
 	if x == nil || angles == nil {
@@ -97,7 +99,8 @@ func bindRopeHeads(b *binder) bool {
 		Angles: bytesOf(angles), QOut: bytesOf(out), Step: b.stepAt(tokens, nil)})
 }
 
-// rotated are the operands of rotation and writes: heads, weights of norms, angles and caches.
+// rotated holds the operands that the kernels of rotation and cache writes have in common: heads, weights of norms,
+// angles and caches.
 type rotated struct {
 	q, k, v, angles  *value
 	qWeight, kWeight operand
@@ -105,8 +108,8 @@ type rotated struct {
 	start            *hostValue
 }
 
-// rotated gives the operands of the operation, whose heads have so many elements; nil where kernels do not take them.
-// For every call it is checked that the positions are in the caches.
+// rotated collects the operands of an operation whose heads have width elements each. It returns nil where no kernel
+// takes them. It adds a check, run for every call, that the positions lie inside the caches.
 func (b *binder) rotated(width, tokens int) *rotated {
 	r := b.rotatedHeads(width)
 	if r == nil {
@@ -123,7 +126,7 @@ func (b *binder) rotated(width, tokens int) *rotated {
 	return r
 }
 
-// rotatedHeads is rotated without what says where the heads are written.
+// rotatedHeads collects what rotated does, without positions and caches.
 func (b *binder) rotatedHeads(width int) *rotated {
 	r := &rotated{q: b.floats("q"), k: b.floats("k"), v: b.floats("v"), angles: b.floats("angles"),
 		keys: b.x.states[b.Op.Buffer], values: b.x.states[b.Op.Second]}
@@ -138,10 +141,11 @@ func (b *binder) rotatedHeads(width int) *rotated {
 	return r
 }
 
-// checkSlots adds a check that runs for every call: the positions that the operation writes must fit its cache.
-// An operation with a stop position writes the slots from start to stop. These must be as many as there are tokens,
-// and none may lie behind the last slot. An operation without one writes a ring, where positions wrap around. There
-// only start is checked: from 0 to 2^30 - 1. It gives false where the host does not know stop.
+// checkSlots adds a check that runs for every call: the positions that the operation writes must fit its cache. An
+// operation with a stop position writes the slots from start to stop. There must be as many of them as there are
+// tokens, and none may lie behind the last slot. An operation without a stop position writes a ring buffer, where
+// positions wrap around; there the check is only that start is from 0 to 2^30 - 1. checkSlots returns false where the
+// host does not know stop.
 func (b *binder) checkSlots(start *hostValue, name string, slots, tokens int) bool {
 	if b.Op.Def.Name == "buffer_ring_update" ||
 		b.Op.Def.Name != "buffer_slice_update" && len(b.Op.Operand("stop")) == 0 {
@@ -168,7 +172,7 @@ func (b *binder) checkSlots(start *hostValue, name string, slots, tokens int) bo
 	return true
 }
 
-// check adds a check of a host value for every call.
+// check adds f to the checks that run before every call, after c is computed.
 func (b *binder) check(c *hostValue, f func() error) {
 	c.need()
 	b.plan.checks = append(b.plan.checks, f)
@@ -192,13 +196,14 @@ func bindRopeWrite(b *binder) bool {
 		Step: b.stepAt(tokens, r.start)})
 }
 
-// cacheType is the dtype in which the operation's buffer is stored.
+// cacheType returns the dtype in which the operation's buffer is stored.
 func (b *binder) cacheType() kernels.DType {
 	d, _ := lower.CacheType(b.Op.Buffer, b.x.exe.precision)
 	return d
 }
 
-// bindCacheWrite writes keys or values. Positions that the cache has no room for are an error, before anything runs.
+// bindCacheWrite binds the write of keys or values into a cache. A position outside the cache is an error before
+// anything runs.
 func bindCacheWrite(b *binder) bool {
 	s, u, start := b.x.states[b.Op.Buffer], b.floats("update"), b.register("start")
 	if s == nil || s.slot == nil || u == nil || start == nil || len(s.shape) != 4 || len(u.shape) != 4 {
@@ -224,14 +229,14 @@ func bindCacheWrite(b *binder) bool {
 		Step: b.stepAt(h.Tokens, start)})
 }
 
-// cacheOf is the buffer whose content an operand is.
+// cacheOf returns the state whose whole content the operand is, or nil.
 func (b *binder) cacheOf(operand string) *state {
 	v, load := b.Input(operand), b.Op.Input(operand)
 	for load != nil && load.Def != nil && load.Def.Def.Name == "astype" {
 		load = load.Def.Input("x")
 	}
 	if v == nil || v.place != onDevice || load.Def == nil || load.Def.Def.Name != "load" ||
-		!b.Held[load.Def] || len(v.shape) != 4 {
+		!b.InPlaceLoads[load.Def] || len(v.shape) != 4 {
 		return nil
 	}
 	s := b.x.states[load.Def.Buffer]
@@ -241,7 +246,8 @@ func (b *binder) cacheOf(operand string) *state {
 	return s
 }
 
-// checkPosition checks for every call that caches show what tokens from a position on attend to.
+// checkPosition adds a check for every call: the caches must hold every position that the call's tokens attend to. It
+// returns the host value of the first position.
 func (b *binder) checkPosition(a kernels.Attention, tokens int) *hostValue {
 	position := b.register("position")
 	if position != nil {
@@ -255,7 +261,8 @@ func (b *binder) checkPosition(a kernels.Attention, tokens int) *hostValue {
 	return position
 }
 
-// bindAttention attends to what caches hold, by tiles in one kernel, or in parts that a second one merges.
+// bindAttention binds attention of queries over caches. Many rows take one kernel that works in tiles. A few rows take
+// a kernel that computes parts of the positions, and a second one that merges the parts.
 func bindAttention(b *binder) bool {
 	q, keys, values := b.floats("q"), b.cacheOf("k"), b.cacheOf("v")
 	if q == nil || keys == nil || values == nil || keys.format != values.format {
@@ -313,7 +320,8 @@ func bindAttention(b *binder) bool {
 		ML: whole(ml), Gate: gate, Out: bytesOf(out), Step: at})
 }
 
-// gate is the gate of attention, which may be absent; false where it is not on the device.
+// gate returns the operand that attention's result is gated by. It may be absent. It returns false where the gate is
+// not on the device.
 func (b *binder) gate() (gate operand, ok bool) {
 	if b.Op.Input("gate") == nil {
 		return gate, true
@@ -325,7 +333,8 @@ func (b *binder) gate() (gate operand, ok bool) {
 	return bytesOf(v), true
 }
 
-// tiled reports whether products of so many rows go by tiles of bf16, which precision mixed allows.
+// tiled reports whether products with this number of rows use the tiled kernels, which round to bf16; only precision
+// mixed allows that.
 func (b *binder) tiled(rows int) bool {
 	return rows > 8 && b.x.exe.precision == eval.Mixed && !b.x.exe.exact
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/lower"
 )
 
-// bindAttentionStep attends for one token, with the rotation and the writes before it, in one kernel, and one more that
-// puts blocks together where that is one of its own.
+// bindAttentionStep binds the attention of one token together with the rotation and the cache writes before it: one
+// kernel. Where a second kernel merges the partial results, it binds that one too.
 func bindAttentionStep(b *binder) bool {
 	k, ok := lower.AttentionStep(b.Op, b.view, b.cacheType())
 	if !ok {
@@ -57,8 +57,8 @@ func bindAttentionStep(b *binder) bool {
 	return false
 }
 
-// stepWays are those of the tunings that can take the place of the first. Where another kernel puts blocks together,
-// they divide the positions as that expects.
+// stepVariants returns the tunings that may replace the first one. Where a second kernel merges partial results, they
+// must divide the positions into the same parts as the first tuning does.
 func stepVariants(tunings []kernels.StepTuning) (out []kernels.StepTuning) {
 	first := tunings[0]
 	for _, t := range tunings {
@@ -72,7 +72,7 @@ func stepVariants(tunings []kernels.StepTuning) (out []kernels.StepTuning) {
 	return out
 }
 
-// launchOf is the first launch of a variant, with the self-test of all.
+// launchOf returns the first launch of a tuning. Its self-test covers all launches of the tuning.
 func launchOf(k kernels.AttentionStep, t kernels.StepTuning) (kernels.Launch, error) {
 	k.Step = t
 	one, merge, _, err := k.Launches()
@@ -82,8 +82,8 @@ func launchOf(k kernels.AttentionStep, t kernels.StepTuning) (kernels.Launch, er
 	return one, err
 }
 
-// arrivals are counters that are 0 before a call, and between the kernels that use them, which thereby depend on each
-// other.
+// arrivals returns n counters on the device for threadgroups to count arrivals with. They are 0 before a call and
+// between kernels. All users share them, and so run one after the other.
 func (b *binder) arrivals(n int) *slot {
 	if b.counters == nil || b.counters.Size < 4*n {
 		b.counters = b.uniform(4*n, func([]byte) error { return nil })

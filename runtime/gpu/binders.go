@@ -2,8 +2,8 @@ package gpu
 
 import "github.com/etc-ml/etc/runtime/gpu/kernels"
 
-// kernelBinders bind operations to kernels: they make the results' values and steps. They give false where the
-// arguments are not what the kernels take.
+// kernelBinders has, for each operation with a kernel, the function that adds the kernel's steps to the plan and makes
+// the values of its results. A function returns false where the operands are not what the kernel takes.
 var kernelBinders map[string]func(b *binder) bool
 
 func init() {

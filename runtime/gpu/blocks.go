@@ -10,9 +10,11 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/lower"
 )
 
-// The operations on caches in blocks, of calls of many sequences: see ir/ragged.go for the tables.
+// This file binds the operations on block-wise KV caches, for calls of many sequences. ir/ragged.go describes the
+// tables.
 
-// rowTable is an operand of integers that a call is told, on the device; its host value is what the host knows of it.
+// rowTable returns an operand of integers, one for each row, that is an input of the call: its value on the device, and
+// the host value that checks read.
 func (b *binder) rowTable(name string) (at *value, known *hostValue) {
 	v := b.Input(name)
 	if v == nil || v.place != onHost || v.dtype.IsFloat() || v.shape == nil ||
@@ -25,16 +27,16 @@ func (b *binder) rowTable(name string) (at *value, known *hostValue) {
 	return at, v.hostValue
 }
 
-// blockTables say where the positions of rows lie.
+// blockTables are the tables that tell kernels in which block of a cache each row's positions lie.
 type blockTables struct {
 	positions, sequences, blocks operand
 	rows                         int
 	step                         operand // the rows, and the units of the pool
 }
 
-// blockTables gives the tables of the operation, whose pool has so many units of so many rows. For every call it is
-// checked that the positions that rows see in a window, 0 for all, or their own where it is 1, lie in units of the
-// pool.
+// blockTables returns the tables of an operation on a pool of shape pool: units, then rows of a unit. It adds a check
+// for every call: each position that a row sees must lie in a unit of the pool. A row sees the last window positions,
+// or all where window is 0; with window 1 only its own is checked.
 func (b *binder) blockTables(pool []int, window int) *blockTables {
 	positions, p := b.rowTable("positions")
 	sequences, s := b.rowTable("sequences")
@@ -48,7 +50,8 @@ func (b *binder) blockTables(pool []int, window int) *blockTables {
 		b.rowsAndUnits(positions.len(), pool[1])}
 }
 
-// rowsAndUnits is the step operand of kernels of pools.
+// rowsAndUnits returns the step operand of the kernels that work on pools: the number of rows of the call and the
+// number of units of the pool.
 func (b *binder) rowsAndUnits(rows, units int) operand {
 	if b.poolSteps == nil {
 		b.poolSteps = map[[2]int]*slot{}
@@ -64,13 +67,14 @@ func (b *binder) rowsAndUnits(rows, units int) operand {
 	return whole(b.poolSteps[key])
 }
 
-// tableCheck is what kernels trust of tables of blocks. The layers of a model have the same.
+// tableCheck identifies one check of block tables: what kernels rely on. Layers of a model with the same pool shape and
+// window share it.
 type tableCheck struct {
 	positions, sequences, blocks *hostValue
 	units, rows, window          int
 }
 
-// checkOnce adds a check for every call, if it was not added yet.
+// checkOnce adds c to the checks of every call unless it is among them.
 func (b *binder) checkOnce(c tableCheck) {
 	if b.checked == nil {
 		b.checked = map[tableCheck]bool{}
@@ -84,11 +88,11 @@ func (b *binder) checkOnce(c tableCheck) {
 	b.check(c.positions, c.check)
 }
 
-// check reports rows whose positions have no block, as the reference kernels do.
+// check returns an error that names the first row with a position outside the blocks, as the reference kernels do.
 func (c *tableCheck) check() error {
 	positions, sequences, blocks := c.positions.content.Tensor.I, c.sequences.content.Tensor.I, c.blocks.content.Tensor
 	columns := int64(blocks.Shape[1])
-	last, of := int64(-2), int64(-1) // the position before, and its sequence: what it sees was looked at
+	last, of := int64(-2), int64(-1) // position and sequence of the row before: what that row sees is checked already
 	for r, p := range positions {
 		if p < 0 {
 			continue
@@ -178,8 +182,9 @@ func bindRopeRowsWrite(b *binder) bool {
 		Blocks: t.blocks, Step: t.step})
 }
 
-// bindRowsAttention attends to what blocks hold, in parts that a second kernel merges, and by tiles where many rows of
-// a sequence lie behind one another.
+// bindRowsAttention binds attention over block-wise caches. Single rows take a kernel that computes parts of the
+// positions and one that merges them. Where a sequence has many neighbouring rows, they take the kernel that works in
+// tiles.
 func bindRowsAttention(b *binder) bool {
 	q, keys, values := b.floats("q"), b.cacheOf("k"), b.cacheOf("v")
 	if q == nil || keys == nil || values == nil || keys.kernelType() != values.kernelType() {

@@ -15,15 +15,16 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// Describe tells how the engine of a device, "metal" or "cuda", runs a module, on any machine: the plan for a
-// single token, kernel by kernel, with what each reads of weights and state; that of a chunk of so many tokens,
-// by kind of kernel; and the memory that plans need. Kind "reference" is what has no kernel. What does not run
-// there is an error.
+// Describe writes how the engine of a device, "metal" or "cuda", runs a module. It needs no such device. It writes the
+// plan for a single token, kernel by kernel, with the bytes of weights and state that each reads; the plan for a chunk
+// of chunk tokens, summed by kind of kernel; and the memory of both plans. Operations without a kernel are listed as
+// kind "reference". It returns an error for a module that the engine cannot run.
 func Describe(w io.Writer, m *ir.Module, name string, chunk int, o engine.Options) error {
 	return Engine{Device: name}.Describe(w, m, chunk, o)
 }
 
-// Describe is the function Describe for the device of this machine, if it has it: what was tuned for it is told.
+// Describe writes what the function Describe writes. If this machine has the device, it uses the launches that were
+// tuned for it.
 func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 	name := e.Device
 	var warnings []string
@@ -84,8 +85,8 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 	return err
 }
 
-// here is the tuner of the device of this machine, nil where it has none or nothing is tuned, and what is known of the
-// device.
+// here returns the tuner and the properties of this machine's device. The tuner is nil where there is no device or
+// nothing was tuned.
 func (e Engine) here(o engine.Options) (*tune.Tuner, device.Info, error) {
 	info := device.Info{Machine: kernels.Machine{Target: kernels.CUDA}}
 	if e.Device == "metal" {
@@ -104,7 +105,7 @@ func (e Engine) here(o engine.Options) (*tune.Tuner, device.Info, error) {
 	return tune.New(d, *e.Tune, o.Warn), d.Info(), d.Close()
 }
 
-// tunedFor says which device a plan is tuned for.
+// tunedFor returns a line that names the device that a plan is tuned for.
 func tunedFor(p *boundPlan, t *tune.Tuner) string {
 	if t == nil {
 		return "no device in particular"
@@ -118,7 +119,7 @@ func tunedFor(p *boundPlan, t *tune.Tuner) string {
 	return fmt.Sprintf("%s: %d of %d products, kept in %s", t.About(), kept, len(products), t.Dir())
 }
 
-// writeChanged tells which of the plan's products are not launched in the default way on this device.
+// writeChanged lists the kernels of the plan for which the tuner chose another launch than the default.
 func (p *boundPlan) writeChanged(b *bytes.Buffer, t *tune.Tuner) {
 	if t == nil {
 		return
@@ -130,10 +131,10 @@ func (p *boundPlan) writeChanged(b *bytes.Buffer, t *tune.Tuner) {
 	}
 }
 
-// maxChunk bounds the chunks that plans are shown for: programs that are no language models name none.
+// maxChunk bounds the chunks that plans are shown for. Programs that are not language models declare no chunk size.
 const maxChunk = 1 << 14
 
-// work is what the steps of a plan do.
+// work returns the name, kind and bytes read of each step of the plan.
 func (p *boundPlan) work() []plan.Work {
 	out := make([]plan.Work, len(p.steps))
 	for i, s := range p.steps {
@@ -142,7 +143,7 @@ func (p *boundPlan) work() []plan.Work {
 	return out
 }
 
-// paper is a device that plans are made for and nothing runs on.
+// paper is a device that exists only to make plans. Nothing can run on it.
 type paper struct{ info device.Info }
 
 func (d paper) Name() string                            { return "paper" }
@@ -159,7 +160,7 @@ func (paper) Record([]device.Dispatch) (device.Sequence, error) { return nil, er
 
 var errPaper = errors.New("a plan on paper does not run")
 
-// sheet is a buffer of such a device.
+// sheet is a buffer of a paper device: a size without memory.
 type sheet struct{ size int }
 
 func (s *sheet) Size() int                            { return s.size }

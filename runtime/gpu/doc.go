@@ -27,22 +27,23 @@
 //     Buffer.Read and gives its results by Buffer.Write, copies also where the device shares memory with the host: reference
 //     kernels take dense tensors of 64-bit integers and float32 (eval.Tensor), the device has views, bf16 and 32-bit integers.
 //     Modules with control flow that is left after fusion run on the reference engine.
-//   - A kernel runs after those that write what it reads, or use what it overwrites: a barrier stands where ranges
-//     of bytes say so, and nowhere else.
-//   - Matrices are wrapped over the file's map, with their scales and biases: nothing of them is copied where the device
-//     shares memory with the host. Copied, as float32, are the weights of norms and convolutions, which are small, and scales
-//     and biases that are not both bf16 or both float32; and, as they are, the stacks of experts that ExecuTorch's bf16
-//     files store by columns.
-//   - The state belongs to the instance: in float32 with precision fp32, in the declared dtype with mixed. Strict
-//     runs on the reference engine.
-//   - A call for a token may begin before the one before it was read (RunAhead). One that is not asked for then leaves nothing behind:
-//     see ahead.go.
-//   - Where Engine.SelfTest is set, no kernel is used whose self-test (kernels.Case) has failed on this device: another
-//     takes its place, in the end the reference kernel of its operation.
-//   - Where Engine.Tune is set, steps that can be launched in several ways (tuned) are measured before they are recorded
-//     for the first time on this machine, and launched in the fastest way from then on (gpu/tune): those of a token among
-//     the steps around them (windows), those of prompts in a chain (rotation). Measuring writes no state.
-//   - What a call cannot do is an error before anything runs: kernels trust what was checked.
+//   - A kernel runs after the kernels that write what it reads or use what it overwrites. A barrier stands where ranges
+//     of bytes overlap in that way, and nowhere else.
+//   - Kernels read matrices from the mapped file, with their scales and biases, where the device shares memory with the
+//     host. Copies are made of the weights of norms and convolutions, which are small (as float32); of scales and biases
+//     that are not both bf16 or both float32 (as float32); and of the stacks of experts that ExecuTorch's bf16 files
+//     store by columns (as they are).
+//   - State belongs to the instance. With precision fp32 it is float32, with mixed it has its declared dtype. Precision
+//     strict runs on the reference engine.
+//   - Calls for one token may be pipelined (RunAhead): the next call is submitted before the result of this one was
+//     read. If the caller asks for another call, the early one leaves no trace: see pipelining.go.
+//   - If Engine.SelfTest is set, no kernel is used whose self-test (kernels.Case) has failed on this device. Another
+//     kernel takes its place, in the end the reference kernel of the operation.
+//   - If Engine.Tune is set, steps with several variants of their launch are measured before the plan is recorded for
+//     the first time on this machine, and use the fastest variant from then on (gpu/tune). Those of a plan for one token
+//     are measured among their neighbours (tune_in_place.go), those of prompts in a chain that reads other weights in
+//     every run (tune_cold_cache.go). A measurement does not change state.
+//   - A call that cannot run is an error before anything runs. Kernels do not repeat the checks.
 //
 // Package gpu imports ir, ir/eval, ir/numeric, runtime/plan, runtime/engine, runtime/fuse, runtime/reference,
 // runtime/strided and its own subpackages; it must never import a model, a session or another engine.

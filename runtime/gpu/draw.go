@@ -5,7 +5,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// rowsOfLogits brings logits [R, V] to the device, their elements one after the other.
+// rowsOfLogits returns the logits [R, V] on the device in row-major order.
 func (b *binder) rowsOfLogits() (logits *value, rows, vocab int) {
 	logits = b.floats("logits")
 	if logits == nil || len(logits.shape) != 2 || logits.len() == 0 {
@@ -17,7 +17,8 @@ func (b *binder) rowsOfLogits() (logits *value, rows, vocab int) {
 	return logits, logits.shape[0], logits.shape[1]
 }
 
-// numbers is an operand of n numbers on the device, floats in float32 and integers in 32 bits. An absent one is none.
+// numbers returns an operand of n numbers on the device: floats as float32, integers as 32 bits. An absent operand
+// gives the zero operand. It clears ok where the operand is not there or has another length.
 func (b *binder) numbers(name string, n int, ok *bool) operand {
 	of := b.Op.Input(name)
 	if of == nil {
@@ -73,7 +74,7 @@ func bindDraw(b *binder) bool {
 	return b.launch("sample choose", choose, nil, a)
 }
 
-// bindAdjust copies logits with what changes them before a draw.
+// bindAdjust binds the copy of logits to which penalties, biases and masks are applied before a draw.
 func bindAdjust(b *binder) bool {
 	logits, rows, vocab := b.rowsOfLogits()
 	if logits == nil {
@@ -112,7 +113,7 @@ func bindAdjust(b *binder) bool {
 	return b.launch("adjust logits", l, nil, args)
 }
 
-// bindLogprobs gives log-probabilities of tokens and of the most likely ones.
+// bindLogprobs binds the log-probabilities of given tokens, and of the most likely tokens of each row.
 func bindLogprobs(b *binder) bool {
 	logits, rows, vocab := b.rowsOfLogits()
 	if logits == nil {

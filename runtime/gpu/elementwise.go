@@ -8,8 +8,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// elements adds out = f(x, ...), where operands repeat as broadcasting has it. It fails where they have more dims
-// than a kernel takes.
+// elements adds a kernel that computes out = f(x...) element by element, with operands broadcast. It returns false
+// where the operands have more dims than kernels take.
 func (b *binder) elements(kind, f string, out *value, x ...*value) bool {
 	strides := make([][]int, 0, len(x)+1)
 	for _, v := range append(slices.Clone(x), out) {
@@ -26,7 +26,8 @@ func (b *binder) elements(kind, f string, out *value, x ...*value) bool {
 		strides = append(strides, s)
 	}
 	shape, strides := packDims(out.shape, strides)
-	// The size of the first dim is an argument of the kernel, so that chunks of any length have the same kernel.
+	// The size of the first dim is an argument of the kernel, not a definition. So one compiled kernel serves chunks of
+	// any length.
 	box, rows := make(kernels.Box, len(shape)), 1
 	for i, d := range shape {
 		box[i] = kernels.Fixed(d)
@@ -52,7 +53,7 @@ func (b *binder) elements(kind, f string, out *value, x ...*value) bool {
 	return b.launch(kind, l, err, a)
 }
 
-// packDims drops dims of 1 and joins those that every operand steps through evenly.
+// packDims drops dims of size 1 and merges neighbouring dims wherever one stride per operand covers both.
 func packDims(dims []int, strides [][]int) (shape []int, packed [][]int) {
 	packed = make([][]int, len(strides))
 	for i, d := range dims {
@@ -80,8 +81,8 @@ func packDims(dims []int, strides [][]int) (shape []int, packed [][]int) {
 	return shape, packed
 }
 
-// dense is v as float32 with its elements in row-major order, copied where they are not; nil where no kernel
-// copies them.
+// dense returns v as float32 in row-major order, copied if it lies otherwise. It returns nil where no kernel can copy
+// it.
 func (b *binder) dense(v *value) *value {
 	if v.isDense() && v.format == f32 {
 		return v
@@ -92,8 +93,8 @@ func (b *binder) dense(v *value) *value {
 	return b.copied(v)
 }
 
-// copied is a copy of v as float32 with its elements in row-major order, in memory of its own; nil where no kernel
-// copies them.
+// copied returns a copy of v as float32 in row-major order, in memory of its own. It returns nil where no kernel can
+// copy it.
 func (b *binder) copied(v *value) *value {
 	n := &value{place: onDevice, dtype: v.dtype, shape: v.shape, slot: b.scratch(4 * v.len()),
 		stride: strided.RowMajor(v.shape)}
@@ -103,8 +104,7 @@ func (b *binder) copied(v *value) *value {
 	return n
 }
 
-// function computes a function of the operands into the result, which lies in the order of the first operand that
-// has its shape.
+// function binds an elementwise function. The result has the memory order of the first operand that has its shape.
 func (b *binder) function(f string, x ...*value) bool {
 	shape, ok := b.Dims(b.Op.Result().Type)
 	if !ok || len(shape) > maxRank {
@@ -129,13 +129,13 @@ func bindUnary(b *binder) bool { return b.function(b.Op.Def.Name, b.floats("x"))
 // bindBinary computes functions of two operands.
 func bindBinary(b *binder) bool { return b.function(b.Op.Def.Name, b.floats("a"), b.floats("b")) }
 
-// bindCopy copies into row-major order.
+// bindCopy binds a copy into row-major order.
 func bindCopy(b *binder) bool {
 	x, out := b.floats("x"), b.result(0, nil)
 	return x != nil && out != nil && b.elements("copy", "copy", out, x)
 }
 
-// bindConcatenate copies the operands into the result, one behind the other along an axis.
+// bindConcatenate copies the operands one after the other into the result, along an axis.
 func bindConcatenate(b *binder) bool {
 	shape, ok := b.Dims(b.Op.Result().Type)
 	if !ok || len(shape) > maxRank {
@@ -171,7 +171,8 @@ func bindConcatenate(b *binder) bool {
 	return at == shape[axis]
 }
 
-// bindAdd adds: as a part of the mixture of experts that is one of the terms, or on its own.
+// bindAdd binds an addition. Where one of the terms is a mixture of experts, its kernel adds the other; else an
+// elementwise kernel does.
 func bindAdd(b *binder) bool {
 	x, y := b.floats("a"), b.floats("b")
 	if x == nil || y == nil {
@@ -180,8 +181,8 @@ func bindAdd(b *binder) bool {
 	return b.function("add", x, y)
 }
 
-// bindGLU computes activation(gate) · x: as a part of the products that they are, of the mixture of experts behind it,
-// or on its own.
+// bindGLU binds activation(gate) · x. Where gate and x are products, or feed a mixture of experts, those kernels
+// compute it; else an elementwise kernel does.
 func bindGLU(b *binder) bool {
 	activation, err := kernels.ActivationNamed(ir.Attrs[ir.GLUAttrs](b.Op).Activation)
 	gate, x := b.floats("gate"), b.floats("x")
@@ -199,7 +200,7 @@ func bindGLU(b *binder) bool {
 	return b.function("glu_"+ir.Attrs[ir.GLUAttrs](b.Op).Activation, gate, x)
 }
 
-// bindSoftcap bounds values by tanh.
+// bindSoftcap binds the soft cap of logits, cap · tanh(x / cap).
 func bindSoftcap(b *binder) bool { return b.function("softcap", b.floats("x"), b.floats("cap")) }
 
 // bindLoad binds a load of a buffer. The result is the buffer's own memory where nothing writes the buffer between the
@@ -210,7 +211,7 @@ func bindLoad(b *binder) bool {
 		return false
 	}
 	v := s.value()
-	if b.Held[b.Op] {
+	if b.InPlaceLoads[b.Op] {
 		b.Values[b.Op.Result()] = v
 		return true
 	}

@@ -34,10 +34,11 @@ func bindEmbedding(b *binder) bool {
 	return true
 }
 
-// indices are the numbers of rows on the device. Those that the host knows are checked before anything runs.
+// indices returns row numbers on the device. Those that the host knows are checked against rows before anything runs;
+// others must come from a kernel that cannot exceed rows. It returns nil where that is not sure.
 func (b *binder) indices(v *value, rows int) *value {
 	if v.place == onDevice {
-		if v.format != i32 || !v.isDense() || v.below == 0 || v.below > rows { // kernels trust what is below rows
+		if v.format != i32 || !v.isDense() || v.below == 0 || v.below > rows { // kernels do not check indices
 			return nil
 		}
 		return v

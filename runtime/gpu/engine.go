@@ -22,32 +22,31 @@ import (
 
 // Engine runs modules on a GPU.
 type Engine struct {
-	// Device is the name, as --device takes it: "metal" or "cuda".
+	// Device is the name that --device takes: "metal" or "cuda".
 	Device string
-	// Open opens the device, or says why it cannot be used.
+	// Open opens the device. Its error says why the device cannot be used.
 	Open func() (device.Device, error)
-	// Tune says where choices among the ways to divide the work of kernels are kept, and what making them may cost; nil
-	// takes the defaults.
+	// Tune says where the tuner stores its choices and how long it may measure. Nil: the default launches are used.
 	Tune *tune.Options
-	// SelfTest says where results of self-tests are kept, which kernels pass before they are used; nil takes
-	// kernels on trust.
+	// SelfTest says where results of self-tests are stored. Nil: kernels are used without a self-test.
 	SelfTest *selftest.Options
 }
 
-// Name of the device.
+// Name returns the name that --device takes.
 func (e Engine) Name() string { return e.Device }
 
 // RunsRagged reports that there are kernels for calls of many sequences: see engine.Ragged.
 func (e Engine) RunsRagged() bool { return true }
 
-// DrawsOnDevice reports that tokens travel, and logits need not: see engine.Drawing.
+// DrawsOnDevice reports that the sampler runs on the device, so that tokens are copied to the host and logits need not
+// be: see engine.Drawing.
 func (e Engine) DrawsOnDevice() bool { return true }
 
-// DeterministicRows is how many rows the kernels of a few rows take, which are those of all calls then: see
-// engine.RowsOfCalls. More have tiles, whose sums have other orders.
+// DeterministicRows is the largest number of rows of a call whose results do not depend on how many rows there are.
+// Larger calls use tiled kernels, which add in another order: see engine.RowsOfCalls.
 func (e Engine) DeterministicRows() int { return lower.FewRows }
 
-// DeviceMemory is what buffers may take on the device in all, in bytes: see engine.WithMemory.
+// DeviceMemory is the number of bytes that buffers may take on the device in all: see engine.WithMemory.
 func (e Engine) DeviceMemory() (int64, error) {
 	d, err := e.Open()
 	if err != nil {
@@ -56,7 +55,8 @@ func (e Engine) DeviceMemory() (int64, error) {
 	return d.Info().Memory, d.Close()
 }
 
-// available opens the device and closes it. The error is that of Compile where there is none.
+// available opens the device and closes it again. It returns the error that Compile would return where the device
+// cannot be used.
 func (e Engine) available() error {
 	d, err := e.Open()
 	if err != nil {
@@ -65,9 +65,9 @@ func (e Engine) available() error {
 	return d.Close()
 }
 
-// Compile fuses the module and opens the device. Precision strict, which rounds every result, runs on the
-// reference engine, as does a module that cannot be fused or has control flow that is left after that;
-// Options.Warn is told.
+// Compile fuses the module and opens the device. The reference engine takes the module instead, and Options.Warn is
+// told, where the precision is strict (every result is rounded), where the module cannot be fused, or where control
+// flow is left after fusion.
 func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
 	warn := o.Warn
 	if warn == nil {
@@ -107,7 +107,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		constants: constants, weights: map[plan.WeightKey]*weight{},
 		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{},
 		products: map[device.Product]device.Kernel{}}
-	if e.Tune != nil && !o.NoTune && !o.Deterministic { // bits must not follow from times
+	if e.Tune != nil && !o.NoTune && !o.Deterministic { // with Deterministic, results must not depend on measured times
 		x.tuner, x.choices = tune.New(d, *e.Tune, warn), map[string]kernels.Launch{}
 	}
 	if e.SelfTest != nil {
@@ -120,43 +120,43 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	return x, nil
 }
 
-// executable is a fused module with what its instances share.
+// executable is a compiled module. Its instances share it.
 type executable struct {
 	name          string
 	device        device.Device
 	machine       kernels.Machine
-	module, fused *ir.Module   // fused is the main entry
-	entries       []*ir.Module // fused, the main one first
+	module, fused *ir.Module   // fused is the main entry after fusion
+	entries       []*ir.Module // all entries after fusion, the main one first
 	constants     *plan.Constants
 	precision     eval.Precision
 	exact         bool
-	control       passes.Control // of the rows of the device
+	control       passes.Control // which passes of the device's table run
 	warn          func(string)
 	observe       func(*engine.Step) // nil for nobody
 
 	tuner   *tune.Tuner               // nil for none
-	choices map[string]kernels.Launch // of the tuner, by the launch they take the place of
+	choices map[string]kernels.Launch // of the tuner, by the Key of the default launch that they replace
 
 	selfTests selfTests
 
-	// timeline is held by an instance that uses the device: calls must not overlap.
+	// timeline is locked while an instance uses the device: calls must not overlap.
 	timeline sync.Mutex
 
 	mu        sync.Mutex
 	weights   map[plan.WeightKey]*weight
-	memory    map[memoryKey]*slot // constants on the device
+	memory    map[memoryKey]*slot // constants that are on the device already
 	buffers   []device.Buffer     // those that Close frees
 	kernels   map[string]device.Kernel
 	libraries []device.Library
-	products  map[device.Product]device.Kernel // nil where the device has none
+	products  map[device.Product]device.Kernel // nil where the device has no products of its own
 	noted     bool
 	failure   error // why a constant could not be brought to the device
 }
 
-// Memory is what buffers may take on the device in all, in bytes.
+// Memory is the number of bytes that buffers may take on the device in all.
 func (x *executable) Memory() int64 { return x.device.Info().Memory }
 
-// Close frees what the engine holds.
+// Close frees the device's memory and closes the device.
 func (x *executable) Close() error {
 	err := x.device.Wait()
 	for _, k := range x.kernels {
@@ -176,13 +176,13 @@ func (x *executable) Close() error {
 	return errors.Join(err, x.device.Close())
 }
 
-// wrap makes memory of the host readable by kernels; nil where that fails.
+// wrap makes memory of the host readable for kernels without a copy. It returns nil where the device cannot do that.
 func (x *executable) wrap(p []byte) *slot {
 	m, err := x.device.Wrap(p)
 	return x.hold(m, len(p), err)
 }
 
-// upload copies bytes to the device; nil where that fails.
+// upload copies bytes to the device. It returns nil where that fails.
 func (x *executable) upload(p []byte) *slot {
 	if len(p) == 0 {
 		return nil
@@ -196,7 +196,7 @@ func (x *executable) upload(p []byte) *slot {
 	return x.hold(m, len(p), err)
 }
 
-// hold keeps a buffer until Close.
+// hold registers a buffer that Close frees.
 func (x *executable) hold(m device.Buffer, size int, err error) *slot {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -208,7 +208,7 @@ func (x *executable) hold(m device.Buffer, size int, err error) *slot {
 	return &slot{Slot: plan.Slot{Size: size}, buffer: m, fixed: true}
 }
 
-// note warns, once, of an operation that runs on its reference kernel.
+// note warns, once, that an operation runs on its reference kernel.
 func (x *executable) note(op *ir.Op) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -218,12 +218,12 @@ func (x *executable) note(op *ir.Op) {
 	}
 }
 
-// lowered is an entry for inputs of these shapes, in the operations of the device.
+// lowered returns an entry, lowered to the operations of the device for inputs of these shapes.
 func (x *executable) lowered(entry int, shapes [][]int) (*ir.Module, error) {
 	return lower.Run(x.entries[entry], shapes, x.target(), x.control)
 }
 
-// target is what the rows of the table ask.
+// target returns the properties of the device that the lowering passes ask for.
 func (x *executable) target() *lower.Target {
 	return &lower.Target{Machine: x.machine, Precision: x.precision, Exact: x.exact, Refuses: x.selfTests.refuses,
 		Library: func(rows, n, k int) bool {
@@ -237,7 +237,8 @@ func constantOf(t *eval.Tensor) *value {
 		hostValue: &hostValue{constant: true, content: eval.Value{Tensor: t}}}
 }
 
-// constant is a constant, decoded. Large weights do not come here: kernels read them where they are.
+// constant returns the decoded value of a constant. Large weights are not decoded: kernels read them as they are
+// stored.
 func (x *executable) constant(v *ir.Value) (*value, error) {
 	t, err := x.constants.Tensor(v)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/lower"
 )
 
-// bindRouter finds the experts of each token, with their scores.
+// bindRouter binds the router of a mixture: for each token the top experts and their scores.
 func bindRouter(b *binder) bool {
 	logits := b.floats("logits")
 	if logits == nil || len(logits.shape) == 0 || !logits.isDense() {
@@ -22,7 +22,8 @@ func bindRouter(b *binder) bool {
 	return true
 }
 
-// scales is what the operand scale of a router is on the device; false where it cannot be there.
+// scales returns the router's scale for each expert as an operand on the device. It returns false where it cannot be
+// brought there.
 func (b *binder) scales() (scales operand, ok bool) {
 	if b.Op.Input("scale") == nil {
 		return operand{}, true
@@ -31,7 +32,7 @@ func (b *binder) scales() (scales operand, ok bool) {
 	return scales, ok
 }
 
-// bindTopK finds the k largest of each row, in the order of the reference kernel.
+// bindTopK binds the k largest elements of each row. Equal elements come in the order that the reference kernel has.
 func bindTopK(b *binder) bool {
 	x, k := b.floats("x"), ir.Attrs[ir.TopKAttrs](b.Op).K
 	if x == nil || len(x.shape) == 0 || k < 1 || k > x.shape[len(x.shape)-1] {
@@ -47,8 +48,9 @@ func bindTopK(b *binder) bool {
 	return b.largest(x, router, operand{}, 1, 0)
 }
 
-// largest finds the largest of rows, with a scale for each column where the router has them: the operation's results of
-// these numbers are the indices and the values.
+// largest adds the kernel of a router that finds the largest elements of each row of x. scales multiplies the columns
+// where the router has scales. indices and values are the numbers of the operation's results that get the columns and
+// their values.
 func (b *binder) largest(x *value, router kernels.Router, scales operand, indices, values int) bool {
 	rows := x.len() / router.Experts
 	v, i := b.result(values, nil), b.result(indices, nil)
@@ -86,7 +88,7 @@ func bindGatedAdd(b *binder) bool {
 	return out != nil && b.elements("gate", "gated_add", out, gate, x, term)
 }
 
-// mixture is a mixture of experts and its operands.
+// mixture holds a mixture of experts and the operands of its kernels.
 type mixture struct {
 	kernel             kernels.Experts
 	gate, up, down     *weight
@@ -97,12 +99,13 @@ type mixture struct {
 	out                *value
 }
 
-// mixture gives the operands of the operation that all mixtures have; nil where kernels do not take them.
+// mixture collects the operands that all kernels of mixtures take. It returns nil where they are not what the kernels
+// take.
 func (b *binder) mixture() *mixture {
 	exe := b.x.exe
 	m := &mixture{gate: exe.weight(b.Op.Input("gate")), up: exe.weight(b.Op.Input("up")),
 		down: exe.weight(b.Op.Input("down"))}
-	x := b.Input("x") // sorted experts take rows as prepare has made them
+	x := b.Input("x") // for sorted experts prepare has made the rows already
 	if b.Op.Def.Name != "sorted_experts" {
 		x = b.floats("x")
 	}
@@ -127,7 +130,8 @@ func (b *binder) mixture() *mixture {
 	return m
 }
 
-// chosen gives the operands that say which experts tokens have; false where they are not on the device.
+// chosen collects the operands that say which experts each token uses. It returns false where they are not on the
+// device.
 func (m *mixture) chosen(b *binder) bool {
 	m.scores, m.indices = b.floats("scores"), b.Input("indices")
 	if m.scores == nil || m.indices == nil || m.indices.place != onDevice || m.indices.format != i32 ||
@@ -138,7 +142,7 @@ func (m *mixture) chosen(b *binder) bool {
 	return m.out != nil
 }
 
-// bindExperts reads the experts of every token, of which there are few, on their own.
+// bindExperts binds a mixture for a few tokens, whose experts are read for each token on its own.
 func bindExperts(b *binder) bool {
 	m := b.mixture()
 	if m == nil || !m.chosen(b) {
@@ -147,7 +151,7 @@ func bindExperts(b *binder) bool {
 	e := m.kernel
 	hidden, at := b.scratch(4*m.tokens*e.Parts()*e.Inner), b.stepAt(m.tokens, nil)
 	chosen := bytesOf(m.indices)
-	chosen.example = indicesBelow(e.Count, chosen.size)
+	chosen.synthetic = indicesBelow(e.Count, chosen.size)
 	read := min(m.tokens*e.Top, e.Count)
 	return m.few(b, read*2*m.gate.bytes(), read*m.down.bytes(),
 		kernels.ExpertsUpArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), Experts: chosen,
@@ -156,7 +160,8 @@ func bindExperts(b *binder) bool {
 			X: whole(hidden), Extra: m.extra, Y: bytesOf(m.out), Step: at})
 }
 
-// few adds both kernels for a few tokens, which read so many bytes.
+// few adds the two kernels of a mixture for a few tokens: up with the gated product, down with the second product.
+// upBytes and downBytes are the bytes of weights that each reads.
 func (m *mixture) few(b *binder, upBytes, downBytes int, up, down kernels.Arguments[operand]) bool {
 	e := m.kernel
 	first, second := e.Tunings(b.x.exe.machine, m.tokens)
@@ -166,7 +171,8 @@ func (m *mixture) few(b *binder, upBytes, downBytes int, up, down kernels.Argume
 			func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) }, downBytes, down)
 }
 
-// bindRoutedExperts is bindExperts of experts that the first kernel chooses, with the expert of all tokens as one more.
+// bindRoutedExperts binds a mixture whose router is computed by its first kernel. The shared expert counts as one more
+// expert.
 func bindRoutedExperts(b *binder) bool {
 	m, logits := b.mixture(), b.floats("logits")
 	if m == nil || logits == nil || !logits.isDense() {
@@ -189,7 +195,7 @@ func bindRoutedExperts(b *binder) bool {
 		Experts: chosen, Scores: scores, Y: whole(hidden), Step: at}
 	read := min(m.tokens*e.Top, e.Count)
 	upBytes, downBytes := read*2*m.gate.bytes(), read*m.down.bytes()
-	chosen.example = indicesBelow(e.Count, chosen.size)
+	chosen.synthetic = indicesBelow(e.Count, chosen.size)
 	if !e.Shared {
 		return m.few(b, upBytes, downBytes, choose,
 			kernels.ExpertsDownArguments[operand]{W: down, Experts: chosen, Scores: scores, X: whole(hidden),
@@ -211,7 +217,8 @@ func bindRoutedExperts(b *binder) bool {
 			Extra: m.extra, Y: bytesOf(m.out), Step: at})
 }
 
-// bindSortedExperts sorts the tokens by expert and multiplies those of an expert together.
+// bindSortedExperts binds a mixture for many tokens: token-expert pairs are sorted by expert, and the rows of one
+// expert are multiplied together.
 func bindSortedExperts(b *binder) bool {
 	m := b.mixture()
 	if m == nil || !m.chosen(b) {
@@ -238,7 +245,7 @@ func bindSortedExperts(b *binder) bool {
 	b.launch("experts sort", sort, err, kernels.ExpertsSortArguments[operand]{Experts: bytesOf(m.indices),
 		Order: whole(order), Tiles: whole(tiles), Step: at})
 	ordered, tiled := whole(order), whole(tiles)
-	ordered.example, tiled.example = sortedPairs(e, tile, m.tokens)
+	ordered.synthetic, tiled.synthetic = sortedPairs(e, tile, m.tokens)
 	read := min(pairs, e.Count)
 	lift, err := e.LaunchUp(tile, m.tokens)
 	b.launch("experts up", lift, err, kernels.ExpertsMatMulUpArguments[operand]{W0: m.gate.arguments(),

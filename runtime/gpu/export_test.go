@@ -3,4 +3,4 @@ package gpu
 import "github.com/etc-ml/etc/runtime/engine"
 
 // Begun reports whether an instance has begun a call that was not asked for yet.
-func Begun(i engine.Instance) bool { return i.(*instance).begun != nil }
+func Pending(i engine.Instance) bool { return i.(*instance).pending != nil }

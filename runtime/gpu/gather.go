@@ -12,8 +12,8 @@ func bindTake(b *binder) bool {
 	return b.gather("x", axis, "index") || b.takeInside(axis)
 }
 
-// takeInside reads rows of an axis that has others before it, such as the tokens of heads [1, H, T, D]. The rows of the
-// result lie one behind the other.
+// takeInside binds the choice of indices along an axis that is not the first, such as tokens of heads [1, H, T, D]. The
+// rows of the result are contiguous.
 func (b *binder) takeInside(axis int) bool {
 	x, index := b.floats("x"), b.Input("index")
 	if x == nil || index == nil || len(index.shape) != 1 {
@@ -53,7 +53,7 @@ func (b *binder) takeInside(axis int) bool {
 			Step: b.stepAt(n, nil)})
 }
 
-// bindGather reads rows by their indices, where the blocks that it asks for are whole rows.
+// bindGather binds a gather by indices whose slices are whole rows.
 func bindGather(b *binder) bool {
 	a := ir.Attrs[ir.GatherAttrs](b.Op)
 	shape, ok := b.Dims(b.Op.Input("x").Type)
@@ -118,8 +118,8 @@ func (b *binder) gather(from string, axis int, indices string) bool {
 	return true
 }
 
-// table is an operand of floats in row-major order: a constant where it lies, if it is stored so, or what is on the
-// device.
+// table returns an operand of floats in row-major order and its dtype. A constant is read as the file stores it if it
+// has a float dtype that kernels read; else the operand's value on the device is used.
 func (b *binder) table(name string) (operand, kernels.DType, bool) {
 	of := b.Op.Input(name)
 	if of.Constant != nil && (of.Type.DType == ir.BF16 || of.Type.DType == ir.F32) {

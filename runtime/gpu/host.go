@@ -9,10 +9,10 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// This file holds what runs on reference kernels: numbers that follow from the inputs, before the first
-// kernel; and operations without a kernel, between two sequences.
+// This file binds work of the host: values that follow from the inputs alone, computed before the first kernel, and
+// operations without a kernel, which run on their reference kernel between two sequences of kernels.
 
-// cheap are operations on a number or two that models have once or twice for a call.
+// cheap are the operations on one or two numbers that a model has once or twice for a call.
 var cheap = map[string]bool{"item_int": true, "sym_size": true, "add_int": true, "subtract_int": true,
 	"multiply_int": true, "floor_divide_int": true,
 	"mod_int": true, "equal": true, "take": true, "astype": true, "full": true, "greater": true, "less": true,
@@ -20,7 +20,8 @@ var cheap = map[string]bool{"item_int": true, "sym_size": true, "add_int": true,
 	"expand_dims": true, "squeeze": true, "slice": true, "broadcast_to": true, "id_copy": true, "contiguous": true,
 	"transpose": true, "undef": true, "load": true}
 
-// reference binds the operation to its reference kernel: of host values alone it makes host values, else a step.
+// reference binds the operation to its reference kernel. If all operands are host values, its results are host values;
+// else it becomes a step of the plan.
 func (b *binder) reference() error {
 	op := b.Op
 	if len(op.Results) == 1 && op.Result().Type.Kind == ir.IntKind {
@@ -45,12 +46,12 @@ func (b *binder) reference() error {
 	return nil
 }
 
-// referenceOperands are what an operation's reference kernel reads.
+// referenceOperands are the operands of an operation as its reference kernel reads them.
 type referenceOperands struct {
-	args     [][]*value // nil where an argument is no value
+	args     [][]*value // one list for each argument; nil where an argument is not a value
 	uses     []*hostValue
-	step     bool // the kernel runs between two sequences: something is on the device
-	constant bool // all is the same for every call
+	step     bool // some operand is on the device, so the kernel runs between two sequences
+	constant bool // every operand is the same for every call
 }
 
 func (b *binder) referenceOperands(op *ir.Op) (referenceOperands, error) {
@@ -80,7 +81,7 @@ func (b *binder) referenceOperands(op *ir.Op) (referenceOperands, error) {
 	return of, nil
 }
 
-// hostResults makes host values of the operation's results, the first of which is computed with the others.
+// hostResults makes host values of the operation's results. Computing the first computes them all.
 func (b *binder) hostResults(of referenceOperands, evaluate func() ([]eval.Value, error)) {
 	op := b.Op
 	var first *hostValue
@@ -119,15 +120,15 @@ func (b *binder) hostResults(of referenceOperands, evaluate func() ([]eval.Value
 	}
 }
 
-// An operation of the host is done without a warning up to so many elements where there is no kernel for it, and where
-// there is one.
+// The number of elements up to which the host computes an operation without a warning: where no kernel exists for it,
+// and where one does.
 const (
 	fewElements  = 1 << 10
 	someElements = 1 << 16
 )
 
-// meant reports whether an operation of host values is one that the host does on purpose: one that is cheap, or of few
-// numbers, more of them where a kernel would have been for more.
+// meant reports whether it is by design that the host computes this operation on host values: it is a cheap one, or it
+// has few elements.
 func (b *binder) meant() bool {
 	name, most := b.Op.Def.Name, fewElements
 	if kernelBinders[name] != nil && b.onlyHost() {
@@ -150,8 +151,8 @@ func (b *binder) cellsOf(op *ir.Op) []*value {
 	return out
 }
 
-// referenceStep adds a step that reads the arguments from the device and writes what comes out of floats
-// back; integers stay on the host.
+// referenceStep adds a step that copies the arguments from the device, runs the reference kernel, and copies float
+// results back. Integer results stay on the host.
 func (b *binder) referenceStep(uses []*hostValue, evaluate func() ([]eval.Value, error)) error {
 	op := b.Op
 	for _, c := range uses {
@@ -199,7 +200,7 @@ func (b *binder) referenceStep(uses []*hostValue, evaluate func() ([]eval.Value,
 	return nil
 }
 
-// evaluator makes a call of the operation's reference kernel.
+// evaluator returns a function that runs the operation's reference kernel on these arguments.
 func (b *binder) evaluator(args [][]*value) func() ([]eval.Value, error) {
 	op, x := b.Op, b.x
 	call := &eval.Call{Op: op, Precision: x.exe.precision, Args: make([][]eval.Value, len(args)), Bits: x.bits}
@@ -231,7 +232,7 @@ func (b *binder) evaluator(args [][]*value) func() ([]eval.Value, error) {
 	}
 }
 
-// content is v as the reference kernels take it.
+// content returns v as reference kernels take it, copied from the device where it is there.
 func (x *instance) content(of *ir.Value, v *value) (eval.Value, error) {
 	switch v.place {
 	case onHost:
@@ -246,7 +247,7 @@ func (x *instance) content(of *ir.Value, v *value) (eval.Value, error) {
 	return eval.Value{Tensor: t}, err
 }
 
-// fixed is the content of a host value that is the same for every call, computed when it is first asked for.
+// fixed returns the content of a host value that is the same for every call. It is computed on first use.
 func (c *hostValue) fixed() (eval.Value, error) {
 	if c.content.Tensor == nil && c.content.Quantized == nil {
 		for _, u := range c.uses {

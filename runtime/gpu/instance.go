@@ -15,18 +15,18 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// instance is the state of a module, with its plans.
+// instance is the state of a module and the plans that were made for it.
 type instance struct {
-	exe    *executable
-	states map[*ir.Buffer]*state
-	keys   *numeric.KeySequence     // of the sampler's draws without a seed
-	bits   func(n int) []uint32     // of reference kernels' draws without a seed
-	plans  []plan.Plans[*boundPlan] // of each entry
-	arena  *slot
-	turn   int             // the side, 0 or 1, that the next call reads of what has two: see ahead.go
-	begun  *begun          // the call that was begun before it is asked for, or nil
-	ctx    context.Context // of the call that runs
-	// buffers are what Close frees.
+	exe     *executable
+	states  map[*ir.Buffer]*state
+	keys    *numeric.KeySequence     // random keys of the sampler, for draws without a seed
+	bits    func(n int) []uint32     // random bits of reference kernels, for draws without a seed
+	plans   []plan.Plans[*boundPlan] // of each entry
+	arena   *slot
+	parity  int             // which buffer, 0 or 1, of a double-buffered slot the next call reads: see pipelining.go
+	pending *pending        // the call that was submitted early, or nil: see pipelining.go
+	ctx     context.Context // the context of the running call
+	// buffers are freed by Close.
 	buffers []device.Buffer
 }
 
@@ -60,38 +60,39 @@ func (x *instance) allocIn(size int, host bool) (m device.Buffer, err error) {
 	return m, err
 }
 
-// locate gives the buffer that a slot lies in, and where, in bytes.
+// locate returns the buffer that a slot lies in now, and its offset in bytes.
 func (x *instance) locate(s *slot) (device.Buffer, int) {
-	return x.side(s, x.turn)
+	return x.locateIn(s, x.parity)
 }
 
-// side is locate for a turn.
-func (x *instance) side(s *slot, turn int) (device.Buffer, int) {
+// locateIn returns the buffer of a slot for calls of this parity, and its offset in bytes.
+func (x *instance) locateIn(s *slot, parity int) (device.Buffer, int) {
 	switch {
 	case s.buffer == nil:
 		return x.arena.buffer, s.Offset
-	case s.other != nil && turn == 1:
-		return s.other, s.Offset
+	case s.second != nil && parity == 1:
+		return s.second, s.Offset
 	}
 	return s.buffer, s.Offset
 }
 
-// place is what a step gives its kernel; crossing is set where the plan takes turns.
-func (x *instance) place(o operand, crossing bool) (device.Buffer, int) {
-	if o.then != nil && crossing {
-		return x.side(o.then, 1-x.turn)
+// place returns the buffer and offset that a step passes to its kernel. With doubleBuffered a state that the step
+// updates goes to the buffer that the next call reads.
+func (x *instance) place(o operand, doubleBuffered bool) (device.Buffer, int) {
+	if o.then != nil && doubleBuffered {
+		return x.locateIn(o.then, 1-x.parity)
 	}
 	buffer, offset := x.locate(o.slot)
 	return buffer, offset + o.at
 }
 
-// Run calls the main entry. After an error the buffers hold what the operations before it wrote. A context is
-// looked at between sequences of kernels.
+// Run calls the main entry. After an error the buffers hold what was written until then. The context is checked between
+// sequences of kernels.
 func (x *instance) Run(ctx context.Context, inputs []eval.Value) (out []eval.Value, err error) {
 	return x.callEntry(ctx, 0, inputs, nil)
 }
 
-// Call is Run of the entry of that name: see engine.Entries.
+// Call calls the entry of that name: see engine.Entries.
 func (x *instance) Call(ctx context.Context, entry string, inputs []eval.Value) ([]eval.Value, error) {
 	at := slices.IndexFunc(x.exe.entries, func(m *ir.Module) bool { return m.Entry.Name == entry })
 	if at < 0 {
@@ -100,17 +101,18 @@ func (x *instance) Call(ctx context.Context, entry string, inputs []eval.Value) 
 	return x.callEntry(ctx, at, inputs, nil)
 }
 
-// RunAhead is Run that begins the call that is likely to follow, if the program allows it: see engine.Ahead.
+// RunAhead is Run that also submits the call that is likely to follow, where the program allows it: see engine.Ahead.
 func (x *instance) RunAhead(ctx context.Context, inputs, next []eval.Value) (out []eval.Value, err error) {
 	return x.callEntry(ctx, 0, inputs, next)
 }
 
-// callEntry calls an entry by its number. next is set where a call is likely to follow: see RunAhead.
+// callEntry calls an entry by its number. next holds the inputs of the call that is likely to follow, or is nil: see
+// RunAhead.
 func (x *instance) callEntry(ctx context.Context, entry int, inputs, next []eval.Value) (out []eval.Value, err error) {
 	f := x.exe.entries[entry].Entry
 	defer func() {
-		// Kernels trust what was checked when the plan was made. Should a program get around that, it must
-		// not take the process with it.
+		// Kernels do not repeat the checks that were made with the plan. If a program gets around those checks, the
+		// panic must not end the process.
 		if r := recover(); r != nil {
 			out, err = nil, fault.Of(f.Name+": this program cannot run here", r)
 		}
@@ -127,35 +129,35 @@ func (x *instance) callEntry(ctx context.Context, entry int, inputs, next []eval
 	defer func() { x.ctx = nil }()
 	c, err := x.call(entry, inputs, next != nil)
 	if err == nil && next != nil {
-		err = x.begin(c, next)
+		err = x.submitNext(c, next)
 	}
 	if err == nil {
 		out, err = x.results(c)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name, errors.Join(err, x.undo()))
+		return nil, fmt.Errorf("%s: %w", f.Name, errors.Join(err, x.dropPending()))
 	}
 	return out, nil
 }
 
-// call submits the call with these inputs, if it was not begun yet.
-func (x *instance) call(entry int, inputs []eval.Value, ahead bool) (*call, error) {
-	if x.asked(entry, inputs) {
-		c := x.begun.call
-		x.begun = nil
+// call submits the call with these inputs, or takes the pending one if it has these inputs.
+func (x *instance) call(entry int, inputs []eval.Value, pipelined bool) (*call, error) {
+	if x.isPending(entry, inputs) {
+		c := x.pending.call
+		x.pending = nil
 		return c, nil
 	}
-	if err := x.undo(); err != nil {
+	if err := x.dropPending(); err != nil {
 		return nil, err
 	}
-	p, err := x.runPlan(entry, inputs, ahead)
+	p, err := x.runPlan(entry, inputs, pipelined)
 	if err != nil {
 		return nil, err
 	}
 	return x.submitted(p)
 }
 
-// results are the outputs of a call.
+// results returns the outputs of a call. It waits for the kernels.
 func (x *instance) results(c *call) (out []eval.Value, err error) {
 	p := c.plan
 	f := p.module.Entry
@@ -169,22 +171,22 @@ func (x *instance) results(c *call) (out []eval.Value, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("output %d: %w", i, err)
 		}
-		if x.begun != nil {
-			x.begun.token = int(out[i].Tensor.I[0])
+		if x.pending != nil {
+			x.pending.token = int(out[i].Tensor.I[0])
 		}
 		if out[i].Tensor != nil {
 			out[i].Tensor = eval.ConvertOutput(out[i].Tensor, f.Outputs[i].DType, x.exe.precision)
 			if v.place == onHost {
-				out[i].Tensor = out[i].Tensor.Clone() // it may be an input, or a constant
+				out[i].Tensor = out[i].Tensor.Clone() // it may share memory with an input or a constant
 			}
 		}
 	}
 	return out, nil
 }
 
-// runPlan runs the plan for the inputs, made anew as long as it has kernels that must not be used. ahead gives it two
-// sides, if it can have them.
-func (x *instance) runPlan(entry int, inputs []eval.Value, ahead bool) (*boundPlan, error) {
+// runPlan runs the plan for the inputs. While a self-test refuses one of its kernels, it makes the plan again without
+// that kernel. pipelined asks for double buffers, which the plan gets where it can have them.
+func (x *instance) runPlan(entry int, inputs []eval.Value, pipelined bool) (*boundPlan, error) {
 	for {
 		p, err := x.planFor(entry, inputs)
 		if err != nil {
@@ -193,8 +195,8 @@ func (x *instance) runPlan(entry int, inputs []eval.Value, ahead bool) (*boundPl
 		for i, v := range inputs {
 			p.inputs[i].content = v
 		}
-		if ahead {
-			if err := x.pair(p); err != nil {
+		if pipelined {
+			if err := x.allocateSecond(p); err != nil {
 				return nil, err
 			}
 		}
@@ -208,7 +210,7 @@ func (x *instance) runPlan(entry int, inputs []eval.Value, ahead bool) (*boundPl
 	}
 }
 
-// planFor finds or makes the plan for inputs of these shapes, and its memory.
+// planFor returns the plan for inputs of these shapes, with its memory. It makes the plan when it is first needed.
 func (x *instance) planFor(entry int, inputs []eval.Value) (*boundPlan, error) {
 	if p, ok := x.plans[entry].Find(inputs); ok {
 		return p, nil
@@ -236,7 +238,7 @@ func (x *instance) allPlans() (out []*boundPlan) {
 	return out
 }
 
-// free gives memory of the instance back.
+// free frees one buffer of the instance.
 func (x *instance) free(m device.Buffer) error {
 	x.buffers = slices.DeleteFunc(x.buffers, func(b device.Buffer) bool { return b == m })
 	return m.Close()

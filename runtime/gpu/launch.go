@@ -7,50 +7,53 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/tune"
 )
 
-// step is an operation of a plan, or a part of one: a kernel, or work of the host between kernels.
+// step is one step of a plan: a kernel, or work of the host between kernels. An operation has one step or several.
 type step struct {
 	op   *ir.Op
 	kind string
 	host func() error
 
 	launch   kernels.Launch
-	kernel   device.Kernel // of a library of the device, instead of one that is compiled
+	kernel   device.Kernel // set where the device has the product in a library of its own
 	operands []operand
 
-	// bytes are what the step reads of weights and state.
+	// bytes is the number of bytes of weights and state that the step reads.
 	bytes int
-	// caches are the bytes that it reads besides, where it is measured, of caches: a call reads those before its
-	// position.
+	// caches is the number of bytes of KV caches that the step reads when the tuner measures it. In a call it depends
+	// on the position.
 	caches int
-	// variants are other launches with the same operands, of which the tuner chooses; nil where there are none.
+	// variants returns other launches with the same operands, among which the tuner chooses. It is nil where there are
+	// none.
 	variants func() tune.Variants
 }
 
-// operand is a buffer of a kernel: bytes [at, at+size) of a slot. write says that the kernel may write it, which its
-// text declares: launch sets it. The zero operand is none.
+// operand is an argument of a kernel: the bytes [at, at+size) of a slot. launch sets write where the kernel's source
+// declares that it writes the buffer. The zero operand is an absent one.
 type operand struct {
 	slot     *slot
 	at, size int
 	write    bool
-	// then is set where a plan that runs ahead writes to the other side of that slot instead: see ahead.go.
+	// then is set where a double-buffered plan writes to the buffer that the next call reads of that slot: see
+	// pipelining.go.
 	then *slot
-	// example is set where a kernel trusts the bytes, or its time depends on them.
-	example *example
+	// synthetic is the content for measurements, set where random numbers will not do: the kernel uses the bytes as
+	// indices, or its time depends on them.
+	synthetic *synthetic
 }
 
-// whole is a slot as a buffer of a kernel.
+// whole returns an operand of all bytes of a slot.
 func whole(s *slot) operand { return operand{slot: s, size: s.Size} }
 
-// after is where a kernel that reads a state in another operand writes what the state becomes.
+// after returns the operand to which a kernel writes the new content of a state.
 func after(s *slot) operand { return operand{slot: s, size: s.Size, then: s} }
 
-// bytesOf is a value as a buffer of a kernel.
+// bytesOf returns an operand of the bytes of a value.
 func bytesOf(v *value) operand {
 	return operand{slot: v.slot, at: v.at(), size: extent(v.shape, v.stride) * v.format.size()}
 }
 
-// launch adds a kernel with its buffers. The kernel's text says which of them it writes.
-// It fails where err says that there is no kernel.
+// launch adds a step that runs kernel l with the arguments a. It returns false where err says that there is no such
+// kernel, or a self-test has refused it.
 func (b *binder) launch(kind string, l kernels.Launch, err error, a kernels.Arguments[operand]) bool {
 	if err != nil {
 		return false
@@ -62,7 +65,7 @@ func (b *binder) launch(kind string, l kernels.Launch, err error, a kernels.Argu
 	return b.add(step{op: b.Op, kind: kind, launch: l, operands: operands})
 }
 
-// add adds a step for the device.
+// add adds a step that runs on the device.
 func (b *binder) add(s step) bool {
 	operands := s.operands
 	for _, o := range operands {
@@ -73,5 +76,5 @@ func (b *binder) add(s step) bool {
 	return true
 }
 
-// reading notes how many bytes of weights and state the last step reads.
+// reading adds to the bytes of weights and state that the last step reads.
 func (b *binder) reading(bytes int) { b.plan.steps[len(b.plan.steps)-1].bytes += bytes }

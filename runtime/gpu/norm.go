@@ -8,10 +8,11 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/lower"
 )
 
-// grid sees v as rows of its last dim; false where these are not evenly spaced in two levels at most.
+// grid returns the layout of v as rows of its last dim. It returns false where the rows are not evenly spaced in one or
+// two levels.
 func (v *value) grid() (lower.Grid, bool) { return lower.GridOf(v.shape, v.stride) }
 
-// unaligned reports whether one of the values does not begin at a multiple of 16 bytes.
+// unaligned reports whether some value starts at an offset that is not a multiple of 16 bytes.
 func unaligned(values ...*value) bool {
 	return slices.ContainsFunc(values, func(v *value) bool { return v.at()%16 != 0 })
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/lower"
 )
 
-// normed is a normalization that a kernel does: of products on their rows, of sums behind them.
+// normed is an RMS norm that is part of another kernel: of a product's rows before it, or of a sum's result.
 type normed struct {
 	eps    float32
 	weight *value // nil for none
 }
 
-// normOperand is the normalization that an operation asks for, with its weight of n elements; nil for none, and false
-// where the weight is not what kernels take.
+// normOperand returns the norm that an operation contains, whose weight has n elements. It returns nil where asked is
+// false, and false where the weight is not what kernels take.
 func (b *binder) normOperand(operand string, asked bool, eps float32, n int) (*normed, bool) {
 	if !asked {
 		return nil, true
@@ -25,7 +25,7 @@ func (b *binder) normOperand(operand string, asked bool, eps float32, n int) (*n
 	return &normed{eps, w}, w != nil
 }
 
-// vectors tells products about a normalization, which may be nil, with its weight.
+// vectors returns the norm as the fields of kernels.Vectors: kind, epsilon and weight. n may be nil.
 func (n *normed) vectors() (kernels.Norm, float32, operand) {
 	switch {
 	case n == nil:
@@ -36,7 +36,7 @@ func (n *normed) vectors() (kernels.Norm, float32, operand) {
 	return kernels.NormF32, n.eps, bytesOf(n.weight)
 }
 
-// normalize normalizes rows of x into out, times an activation of gate where that is set.
+// normalize adds a kernel that normalizes the rows of x into out. With a gate it multiplies them by activation(gate).
 func (b *binder) normalize(x *value, norm normed, gate *value, activation kernels.Activation, out *value) bool {
 	g, ok := x.grid()
 	if !ok {
@@ -70,14 +70,14 @@ func bindGatedNorm(b *binder) bool {
 	return ok && err == nil && out != nil && b.normalize(x, *norm, gate, activation, out)
 }
 
-// sumOf is a sum of rows, and its buffers: (x, or its normalization) + residual, times scale.
+// sumOf holds a sum of rows, (x or norm(x)) + residual, times a scale, and the operands of its kernel.
 type sumOf struct {
 	kernel    kernels.RMSNorm
 	tokens    int
 	arguments kernels.NormArguments[operand]
 }
 
-// sumOf reads it of the operands; nil where they are not what kernels take.
+// sumOf collects the operands of a sum. It returns nil where they are not what kernels take.
 func (b *binder) sumOf(preEps float32) *sumOf {
 	x, residual := b.floats("x"), b.floats("residual")
 	if x == nil || residual == nil || !residual.isDense() || len(x.shape) == 0 {
@@ -110,7 +110,7 @@ func (s *sumOf) launch(b *binder) bool {
 	return b.launch("norm", l, err, s.arguments)
 }
 
-// bindResidualAdd adds rows.
+// bindResidualAdd binds a residual addition of rows.
 func bindResidualAdd(b *binder) bool {
 	s, out := b.sumOf(ir.Attrs[ir.SumAttrs](b.Op).PreEps), b.result(0, nil)
 	if s == nil || out == nil {
@@ -120,7 +120,7 @@ func bindResidualAdd(b *binder) bool {
 	return s.launch(b)
 }
 
-// bindAddNorm adds rows and normalizes the sum.
+// bindAddNorm binds a residual addition of rows and the norm of the sum.
 func bindAddNorm(b *binder) bool {
 	a := ir.Attrs[ir.AddNormAttrs](b.Op)
 	s, out := b.sumOf(a.PreEps), b.result(0, nil)

@@ -9,15 +9,15 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// observer tells of the steps of one call. The device measures its kernels one after the other (device.Timed), so they
-// do not overlap as they do in a call that nobody observes: the time of the call is the sum of its steps.
+// observer reports the time of each step of one call. It measures kernels one after the other (device.Timed), so they
+// do not overlap as they do in other calls. The time of the call is the sum of its steps.
 type observer struct {
 	tell   func(*engine.Step)
 	labels map[*step]plan.Label
 	call   engine.Step
 }
 
-// observe makes an observer of a call of the plan, or nil where nobody asked for one.
+// observe returns an observer for a call of the plan, or nil where no observer was asked for.
 func (x *instance) observe(p *boundPlan) *observer {
 	if x.exe.observe == nil {
 		return nil
@@ -31,7 +31,7 @@ func (x *instance) observe(p *boundPlan) *observer {
 	return o
 }
 
-// step tells of a step that took some time. Steps stand one after the other on the time line of the call.
+// step reports a step and its duration. In the report every step starts where the one before it ends.
 func (o *observer) step(s *step, took time.Duration) {
 	l := o.labels[s]
 	e := engine.Step{Kind: s.kind, Name: l.Name, Layer: l.Layer, Tokens: o.call.Tokens,
@@ -40,7 +40,7 @@ func (o *observer) step(s *step, took time.Duration) {
 	o.tell(&e)
 }
 
-// host runs a step of the host.
+// host runs and reports a step of the host.
 func (o *observer) host(s *step) error {
 	start := time.Now()
 	err := s.host()
@@ -50,8 +50,8 @@ func (o *observer) host(s *step) error {
 	return err
 }
 
-// run runs a sequence and tells of its steps. A device that cannot measure kernels tells of the sequence as a whole, by
-// the first of its steps.
+// run runs and reports a sequence of kernels. On a device that cannot time single kernels it reports the sequence as a
+// whole, under the name of its first step.
 func (o *observer) run(s *segment, d device.Device) error {
 	timed, ok := s.sequence.(device.Timed)
 	if !ok {
@@ -75,5 +75,5 @@ func (o *observer) run(s *segment, d device.Device) error {
 	return nil
 }
 
-// end tells of the call.
+// end reports the call.
 func (o *observer) end() { o.tell(&o.call) }

@@ -11,42 +11,43 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// boundPlan is a module bound to the shapes of its inputs.
+// boundPlan is an entry of a module, bound to the shapes of its inputs.
 type boundPlan struct {
 	entry      int        // of the module
-	module     *ir.Module // the entry in the operations of the device, for inputs of these shapes
+	module     *ir.Module // the entry, lowered to the operations of the device for these shapes
 	shapes     [][]int    // of the inputs; nil for ints
 	inputs     []*hostValue
 	hostValues []*hostValue // computed before the first step, in order
 	steps      []step
 	outputs    []*value
 	size       int  // bytes of the arena
-	apart      bool // nothing in the arena shares memory
+	apart      bool // no two slots of the arena share memory
 
-	checks []func() error // of host values: what kernels trust
+	checks []func() error // checks of host values before every call; kernels rely on them
 
-	uniforms uniforms      // what the steps read of a call
-	results  device.Buffer // where results of a few bytes lie, if they do not lie in the arena
-	ahead    *ahead        // nil where no call can be begun before the one before it was read
-	programs [2][]segment  // of each turn
+	uniforms   uniforms      // the inputs of a call that kernels read
+	results    device.Buffer // where results of a few bytes lie; nil if in the arena
+	pipelining *pipelining   // nil where calls cannot be pipelined
+	programs   [2][]segment  // of each turn
 }
 
-// binder makes a plan.
+// binder makes a plan from a lowered module, operation by operation.
 type binder struct {
 	plan.Planner[*value]
 	x    *instance
 	plan *boundPlan
-	// counters are what arrivals gives.
+	// counters is the slot that arrivals returns.
 	counters *slot
-	// poolSteps are steps by the rows of a call and the units of a pool; checked are the tables of blocks that calls
-	// are checked for.
+	// poolSteps are the step operands of kernels of pools, by the rows of a call and the units of a pool. checked are
+	// the checks of block tables that the plan has.
 	poolSteps map[[2]int]*slot
 	checked   map[tableCheck]bool
-	// part is the operation that Op is a part of, where that has no kernel; else nil.
+	// part is set while the operations that a fused operation stands for are bound one by one, since it has no kernel
+	// itself. It is that operation.
 	part *ir.Op
-	// uploaded are the values of host values on the device.
+	// uploaded has the copies of host values on the device.
 	uploaded map[*hostValue]*value
-	// slotTables are the tables of calls of several sequences that were checked.
+	// slotTables are the slot tables for which the plan has checks.
 	slotTables map[slotsKey]*slotTables
 }
 
@@ -82,7 +83,7 @@ func (x *instance) bindEntry(entry int, shapes [][]int) (*boundPlan, error) {
 		b.Keep(v, b.Steps())
 	}
 	b.plan.hostValues = slices.DeleteFunc(b.plan.hostValues, func(c *hostValue) bool { return !c.needed || c.constant })
-	for _, c := range b.plan.hostValues { // what is left is computed for every call
+	for _, c := range b.plan.hostValues { // the others are the same for every call
 		if c.slow != nil {
 			b.x.exe.note(c.slow)
 		}
@@ -93,13 +94,13 @@ func (x *instance) bindEntry(entry int, shapes [][]int) (*boundPlan, error) {
 	if err := b.memory(); err != nil {
 		return nil, errors.Join(err, b.plan.close(x))
 	}
-	b.plan.ahead = b.foresee()
+	b.plan.pipelining = b.planPipelining()
 	return b.plan, nil
 }
 
-// memory places what the plan needs memory for, but for the arena itself.
+// memory allocates all memory of the plan except for the arena.
 func (b *binder) memory() (err error) {
-	b.deliver()
+	b.placeResults()
 	b.place()
 	if b.plan.size > maxArena {
 		return fmt.Errorf("a call of this size needs %d GiB of memory for intermediate results; use a smaller chunk",
@@ -117,13 +118,13 @@ func (b *binder) memory() (err error) {
 	return nil
 }
 
-// maxArena bounds the memory of a plan in bytes: kernels index it with 32 bits.
+// maxArena bounds the arena in bytes. Kernels index it in elements with 32 bits.
 const maxArena = 1 << 34
 
 // Constant is a constant, decoded.
 func (b *binder) Constant(v *ir.Value) (*value, error) { return b.x.exe.constant(v) }
 
-// Slot is where a value lies on the device; nil for one that is not there.
+// Slot returns the slot of a value in the arena or a buffer, or nil where it is not on the device.
 func (b *binder) Slot(v *value) *plan.Slot {
 	if v.place != onDevice {
 		return nil
@@ -134,13 +135,14 @@ func (b *binder) Slot(v *value) *plan.Slot {
 // IsEmpty reports whether a value is a tensor without elements on the device.
 func (b *binder) IsEmpty(v *value) bool { return v.place == onDevice && v.len() == 0 }
 
-// Steps is the number of steps so far.
+// Steps returns the number of steps so far.
 func (b *binder) Steps() int { return len(b.plan.steps) }
 
-// Truncate forgets the steps behind the first n.
+// Truncate removes the steps from number n on.
 func (b *binder) Truncate(n int) { b.plan.steps = b.plan.steps[:n] }
 
-// BindStructure binds what only reference kernels take as a whole, and operations whose kernels must not be used.
+// BindStructure binds operations that need no kernel (a quantized weight, a noop), and those for which self-tests have
+// refused every kernel. It reports whether it has bound the operation.
 func (b *binder) BindStructure() (bool, error) {
 	switch op := b.Op; {
 	case op.Def.Name == "quantized":
@@ -154,13 +156,14 @@ func (b *binder) BindStructure() (bool, error) {
 	return false, nil
 }
 
-// BindKernel binds an operation to its kernel.
+// BindKernel binds an operation to its kernel, if it has one.
 func (b *binder) BindKernel() bool {
 	kernel := kernelBinders[b.Op.Def.Name]
 	return kernel != nil && (b.Op.Def.Expand != nil || !b.onlyHost()) && kernel(b)
 }
 
-// BindReference binds the operation to its reference kernel, or to those of what it stands for.
+// BindReference binds the operation to its reference kernel. A fused operation is replaced by the operations that it
+// stands for, each on its reference kernel.
 func (b *binder) BindReference() error {
 	op := b.Op
 	if op.Def.Expand == nil {
@@ -197,8 +200,8 @@ func (b *binder) BindReference() error {
 	return nil
 }
 
-// onlyHost reports whether an operation of host values alone is cheap enough for the host: arithmetic of a few
-// numbers.
+// onlyHost reports whether the host computes this operation: its operands are host values of at most 65536 elements, or
+// constants of at most 1024, and it uses no buffer.
 func (b *binder) onlyHost() bool {
 	host := b.Op.Buffer == nil
 	b.Op.EachArg(func(a *ir.Arg) {
@@ -210,8 +213,8 @@ func (b *binder) onlyHost() bool {
 	return host
 }
 
-// result gives result number i of the operation memory in the arena, its elements in row-major order where
-// no strides are given. It gives nil where the shape is not known.
+// result allocates result number i of the operation in the arena. Nil strides mean row-major order. It returns nil
+// where the shape is not known before the plan runs.
 func (b *binder) result(i int, strides []int) *value {
 	r := b.Op.Results[i]
 	shape, ok := b.Dims(r.Type)
@@ -230,7 +233,7 @@ func (b *binder) result(i int, strides []int) *value {
 	return v
 }
 
-// scratch is memory in the arena of a number of bytes, from the first step on that names it.
+// scratch returns size bytes in the arena, which are in use from the first step that names them.
 func (b *binder) scratch(size int) *slot {
 	s := &slot{}
 	b.Scratch(&s.Slot, size)
@@ -238,15 +241,15 @@ func (b *binder) scratch(size int) *slot {
 	return s
 }
 
-// alignment of what lies in the arena, in bytes: that of the widest load of a kernel, and what bindings of
-// buffers at an offset need on every device.
+// alignment is the alignment in bytes of slots in the arena. It suits the widest load of a kernel, and buffers bound at
+// an offset on every device.
 const alignment = 256
 
-// roomy is the size, in bytes, up to which every result has memory of its own.
+// roomy is the size of the arena, in bytes, up to which no two results share memory.
 const roomy = 64 << 20
 
-// place gives every slot of the arena its place: what lives at the same time does not overlap. Where all of them are
-// not much, nothing shares memory, and so nothing waits for memory.
+// place assigns every slot of the arena its offset. Slots that are in use at the same time do not overlap. In a small
+// arena no slots overlap at all, so that no kernel waits for another only because of memory.
 func (b *binder) place() {
 	p := b.plan
 	p.size = plan.PlaceApart(b.Slots, alignment)

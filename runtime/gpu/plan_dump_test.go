@@ -180,7 +180,7 @@ func (d *planDump) operand(o operand) string {
 	if o.then != nil {
 		text += " then " + d.name(o.then)
 	}
-	if o.example != nil {
+	if o.synthetic != nil {
 		text += " with an example"
 	}
 	return text

@@ -6,15 +6,15 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/lower"
 )
 
-// rowsOf are the rows that a product takes, dense, and the weight of their normalization.
+// rowsOf are the input rows of a product, dense, and the weight of their norm.
 type rowsOf struct {
 	x    *value
 	n    int
 	norm operand
 }
 
-// rows gives operand x as rows of a width, with a normalization of so many numbers of each in operand norm where kind
-// asks for a weight.
+// rows returns operand x as rows for the product v. Where v has a norm with a weight, its normed elements come from the
+// operand norm.
 func (b *binder) rows(v kernels.Vectors, normed int) (r rowsOf, ok bool) {
 	r.x = b.floats("x")
 	if r.x == nil || !r.x.isDense() || len(r.x.shape) == 0 || r.x.shape[len(r.x.shape)-1] != v.K {
@@ -27,7 +27,7 @@ func (b *binder) rows(v kernels.Vectors, normed int) (r rowsOf, ok bool) {
 	return r, ok
 }
 
-// matrices are the weights in an operand; nil where one is in no form that kernels read.
+// matrices returns the weights in a list operand. It returns nil where kernels cannot read one of them.
 func (b *binder) matrices(operand string) (out []*weight) {
 	for _, a := range b.Op.Operand(operand) {
 		w := b.x.exe.weight(a.Value)
@@ -39,7 +39,7 @@ func (b *binder) matrices(operand string) (out []*weight) {
 	return out
 }
 
-// matrix is the weight in an operand; nil where it is in no form that kernels read, or absent.
+// matrix returns the weight in an operand. It returns nil where it is absent or kernels cannot read it.
 func (b *binder) matrix(operand string) *weight {
 	if w := b.matrices(operand); len(w) == 1 {
 		return w[0]
@@ -47,7 +47,7 @@ func (b *binder) matrix(operand string) *weight {
 	return nil
 }
 
-// stored is the number of bytes of weights.
+// stored returns the number of bytes of weights.
 func stored(weights []*weight) (n int) {
 	for _, w := range weights {
 		n += w.bytes()
@@ -55,8 +55,9 @@ func stored(weights []*weight) (n int) {
 	return n
 }
 
-// extra is the buffer of what an epilogue adds to n rows of a product from a first one on, of so many numbers each:
-// none where it adds nothing, and false where that is not what kernels take.
+// extra returns the operand that an epilogue adds to n rows of a product, from row first on; a row has numbers
+// elements. It returns the zero operand where the epilogue adds nothing, and false where the operand is not what
+// kernels take.
 func (b *binder) extra(e kernels.Epilogue, first, n, numbers int) (o operand, ok bool) {
 	switch e {
 	case kernels.AddVector:
@@ -71,8 +72,8 @@ func (b *binder) extra(e kernels.Epilogue, first, n, numbers int) (o operand, ok
 	return o, true
 }
 
-// offer adds a kernel that can be launched in several ways: the first that may be used, and the others for the tuner.
-// It reads so many bytes of weights.
+// offer adds a step for a kernel that has several variants: the first that may be used becomes the step's launch, all
+// of them go to the tuner. The step reads bytes bytes of weights.
 func offer[T interface{ Near(T) bool }](b *binder, kind string, variants []T, launch func(T) (kernels.Launch, error),
 	bytes int,
 	a kernels.Arguments[operand]) bool {
@@ -85,7 +86,7 @@ func offer[T interface{ Near(T) bool }](b *binder, kind string, variants []T, la
 	return true
 }
 
-// outputs are the first n results of the operation; nil where a shape is not known.
+// outputs allocates the first n results of the operation. It returns nil where a shape is not known.
 func (b *binder) outputs(n int) (out []*value) {
 	for i := range n {
 		v := b.result(i, nil)
@@ -97,7 +98,8 @@ func (b *binder) outputs(n int) (out []*value) {
 	return out
 }
 
-// bindMatvec multiplies a few rows with one weight, or with several in one kernel; more rows a few at a time.
+// bindMatvec binds products of a few rows with one weight, or with several weights in one kernel. More rows than a
+// kernel takes are computed in groups, one kernel for each.
 func bindMatvec(b *binder) bool {
 	weights := b.matrices("weights")
 	if len(weights) != 1 {
@@ -123,14 +125,14 @@ func bindMatvec(b *binder) bool {
 	return true
 }
 
-// part is elements of a dense value as a buffer of a kernel.
+// part returns n elements of a dense value, from element at on, as an operand.
 func part(v *value, at, n int) operand {
 	size := v.format.size()
 	return operand{slot: v.slot, at: (v.offset + at) * size, size: n * size}
 }
 
-// matvecs multiplies a few rows with several weights in one kernel, with a convolution of the first one's results where
-// that is set.
+// matvecs adds the kernel that multiplies a few rows with several weights. Where conv is set, it convolves the results
+// of the first weight.
 func (b *binder) matvecs(weights []*weight, conv *convOf) bool {
 	k, ok := lower.MatVecMany(b.Op)
 	if !ok || len(weights) != len(k.N) {
@@ -155,15 +157,16 @@ func (b *binder) matvecs(weights []*weight, conv *convOf) bool {
 	return offer(b, kind, k.Tunings(b.x.exe.machine), k.Launch, stored(weights), a)
 }
 
-// convOf is the convolution behind a product of one token, and its buffers.
+// convOf holds the causal convolution that follows a product of one token, and the operands of its kernel.
 type convOf struct {
 	kernel    kernels.Conv
-	arguments kernels.MatVecManyArguments[operand] // but those of the products
+	arguments kernels.MatVecManyArguments[operand] // all arguments but those of the products
 	early     bool
 	activated kernels.Activated
 }
 
-// bindMatvecConv multiplies a row with weights and convolves the first columns of what the first of them gives.
+// bindMatvecConv binds the product of one row with several weights and the causal convolution of the first columns of
+// the first product.
 func bindMatvecConv(b *binder) bool {
 	a, weights, s := ir.Attrs[ir.MatvecConvAttrs](b.Op), b.matrices("weights"), b.x.states[b.Op.Buffer]
 	if len(weights) == 0 || s == nil || s.slot == nil {
@@ -200,13 +203,13 @@ func bindMatvecConv(b *binder) bool {
 	return b.matvecs(weights, c)
 }
 
-// pairOfWeights are the buffers of both weights of a pair of products, and what they take.
+// pairOfWeights holds the operands of the two weights of a gated product.
 type pairOfWeights struct {
 	size          int
 	first, second kernels.WeightArguments[operand]
 }
 
-// pair reads the operands gate and up, which is absent where both are halves of one weight.
+// pair collects the operands gate and up. Without an operand up both are halves of one weight.
 func (b *binder) pair() *pairOfWeights {
 	w := b.matrix("gate")
 	switch up := b.matrix("up"); {
@@ -221,7 +224,7 @@ func (b *binder) pair() *pairOfWeights {
 	return &pairOfWeights{w.bytes(), w.part(0, n), w.part(n, n)}
 }
 
-// bindMatvecGLU computes activation(gate)·up of two products of a few rows.
+// bindMatvecGLU binds activation(x·gate) · (x·up) for a few rows.
 func bindMatvecGLU(b *binder) bool {
 	p := b.pair()
 	k, ok := lower.MatVecGLU(b.Op)
@@ -235,7 +238,7 @@ func bindMatvecGLU(b *binder) bool {
 			Step: b.stepAt(r.n, nil)})
 }
 
-// bindMatvecHeads multiplies a row that it normalizes in heads and multiplies by a gate first.
+// bindMatvecHeads binds the product of a row that is first normalized head by head and multiplied by a gate.
 func bindMatvecHeads(b *binder) bool {
 	w, gate := b.matrix("weight"), b.floats("gate")
 	k, ok := lower.MatVec(b.Op)
@@ -252,12 +255,12 @@ func bindMatvecHeads(b *binder) bool {
 				Y: bytesOf(out), Step: b.stepAt(1, nil)})
 }
 
-// sumBefore are the buffers of the sum whose normalization is the row of a product.
+// sumBefore holds the operands of a residual sum whose norm is the input row of a product.
 type sumBefore struct {
 	x, norm, before, residual, scale, sum, step operand
 }
 
-// sumBefore reads it of the operands; nil where they are not what kernels take.
+// sumBefore collects them. It returns nil where they are not what kernels take.
 func (b *binder) sumBefore(v kernels.Vectors) *sumBefore {
 	residual := b.floats("residual")
 	r, ok := b.rows(v, v.K)
@@ -283,7 +286,7 @@ func (b *binder) sumBefore(v kernels.Vectors) *sumBefore {
 	return s
 }
 
-// bindMatvecSum multiplies a row that is the normalization of a sum.
+// bindMatvecSum binds the product of one row that is the norm of a residual sum.
 func bindMatvecSum(b *binder) bool {
 	w := b.matrix("weight")
 	k, ok := lower.MatVec(b.Op)
@@ -297,7 +300,7 @@ func bindMatvecSum(b *binder) bool {
 			Residual: s.residual, Scale: s.scale, Out: s.sum, Step: s.step})
 }
 
-// bindMatvecGLUSum is bindMatvecGLU of a row that is the normalization of a sum.
+// bindMatvecGLUSum binds what bindMatvecGLU does, for one row that is the norm of a residual sum.
 func bindMatvecGLUSum(b *binder) bool {
 	p := b.pair()
 	k, ok := lower.MatVecGLU(b.Op)
@@ -310,7 +313,7 @@ func bindMatvecGLUSum(b *binder) bool {
 			Before: s.before, Residual: s.residual, Scale: s.scale, Out: s.sum, Step: s.step})
 }
 
-// strideOfRows is the distance of rows, where they are evenly spaced.
+// strideOfRows returns the distance in elements from one row to the next, or -1 where they are not evenly spaced.
 func strideOfRows(v *value) int {
 	_, _, stride, ok := v.rows()
 	if !ok {

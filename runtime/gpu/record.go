@@ -11,7 +11,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// segment is a part of a program: kernels that are recorded, or a step of the host between them.
+// segment is a part of a plan's program: a recorded sequence of kernels, or one step of the host.
 type segment struct {
 	sequence device.Sequence
 	steps    []*step // of the sequence
@@ -25,7 +25,7 @@ func (s *segment) close() error {
 	return s.sequence.Close()
 }
 
-// record makes the program of a plan: the kernels between two steps of the host become one sequence.
+// record makes the program of a plan. All kernels between two steps of the host are recorded as one sequence.
 func (x *instance) record(p *boundPlan) (program []segment, err error) {
 	if err := x.exe.compile(p.steps); err != nil {
 		return nil, err
@@ -48,7 +48,8 @@ func (x *instance) record(p *boundPlan) (program []segment, err error) {
 	return program, nil
 }
 
-// parts are the steps of each segment: one of the host, or all kernels up to the next one of the host.
+// parts splits the steps of a plan into segments: a step of the host alone, or all kernels up to the next step of the
+// host.
 func (p *boundPlan) parts() (out [][]*step) {
 	for i := range p.steps {
 		s := &p.steps[i]
@@ -61,7 +62,7 @@ func (p *boundPlan) parts() (out [][]*step) {
 	return out
 }
 
-// access is a range of bytes that a kernel touches.
+// access is a range of bytes of a buffer that a kernel reads or writes.
 type access struct {
 	buffer device.Buffer
 	lo, hi int
@@ -72,8 +73,8 @@ func (a access) conflicts(b access) bool {
 	return (a.write || b.write) && a.buffer == b.buffer && a.lo < b.hi && b.lo < a.hi
 }
 
-// dispatches makes the list of a sequence of a plan. A step stands on the first level behind all those that it depends
-// on, so that what does not depend on each other runs at the same time; a barrier stands between levels.
+// dispatches returns the dispatches of a sequence, in levels with a barrier between them, and their steps. A step goes
+// to the first level behind all steps that it depends on. Steps of one level run at the same time.
 func (x *instance) dispatches(p *boundPlan, list []*step) ([]device.Dispatch, []*step, error) {
 	all := make([]device.Dispatch, len(list))
 	touched := make([][]access, len(list))
@@ -85,8 +86,8 @@ func (x *instance) dispatches(p *boundPlan, list []*step) ([]device.Dispatch, []
 			return nil, nil, p.failed(s.op, err)
 		}
 		order[i] = i
-		// The last steps stand on the highest levels: once behind these, a step need not be compared with most of those
-		// before them.
+		// The last steps stand on the highest levels. So the loop can stop early: a step that is already behind them
+		// depends on no level further up.
 		for j := i - 1; j >= 0; j-- {
 			if levels[j] >= levels[i] && depends(touched[i], touched[j]) {
 				levels[i] = levels[j] + 1
@@ -102,7 +103,7 @@ func (x *instance) dispatches(p *boundPlan, list []*step) ([]device.Dispatch, []
 	return out, steps, nil
 }
 
-// dispatch makes the dispatch of a step, and tells what it touches that kernels write.
+// dispatch returns the dispatch of a step, and the ranges of bytes that it touches in memory that kernels write.
 func (x *instance) dispatch(p *boundPlan, s *step) (d device.Dispatch, touched []access, err error) {
 	kernel := s.kernel
 	if kernel == nil {
@@ -113,7 +114,7 @@ func (x *instance) dispatch(p *boundPlan, s *step) (d device.Dispatch, touched [
 	d = device.Dispatch{Label: s.kind, Kernel: kernel, Groups: s.launch.Groups, Threads: s.launch.Threads,
 		Memory: s.launch.Memory}
 	for _, o := range s.operands {
-		buffer, offset := x.place(o, p.takesTurns())
+		buffer, offset := x.place(o, p.doubleBuffered())
 		d.Arguments = append(d.Arguments, device.Argument{Binding: device.Binding{Buffer: buffer, Offset: offset}})
 		if !o.slot.fixed {
 			touched = append(touched, access{buffer, offset, offset + o.size, o.write})
@@ -136,7 +137,7 @@ func depends(a, b []access) bool {
 	return false
 }
 
-// compile compiles what was not compiled yet, several kernels at a time.
+// compile compiles the kernels that were not compiled yet, several at a time.
 func (x *executable) compile(steps []step) error {
 	todo := map[string]kernels.Launch{}
 	for i := range steps {

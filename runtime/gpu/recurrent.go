@@ -8,10 +8,11 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/lower"
 )
 
-// fewTokens is the number of tokens up to which recurrent states take one after the other.
+// fewTokens is the largest number of tokens that recurrent kernels take one after the other. More tokens go by chunks.
 const fewTokens = lower.FewTokens
 
-// reset is the optional bool that sets a state to zeros first, on the device.
+// reset returns the operand that tells the kernel whether to set a state to zeros first, and which kind of flag it is.
+// The operand may be absent.
 func (b *binder) reset() (v *value, kind kernels.Reset, ok bool) {
 	of := b.Op.Input("reset")
 	if of == nil {
@@ -24,7 +25,7 @@ func (b *binder) reset() (v *value, kind kernels.Reset, ok bool) {
 	return v, kernels.ResetFlag, true
 }
 
-// stateConv are the operands of a convolution with state.
+// stateConv holds the operands of a causal convolution whose last rows are kept as state.
 type stateConv struct {
 	kernel           kernels.Conv
 	tokens, slots    int
@@ -33,8 +34,8 @@ type stateConv struct {
 	of               *state
 }
 
-// conv gives the operands of a convolution of each channel of x [1, S, C] with its taps; nil where kernels do not take
-// them.
+// conv collects the operands of a depthwise convolution of x [1, S, C]. It returns nil where they are not what kernels
+// take.
 func (b *binder) conv() *stateConv {
 	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.Op), b.floats("x"), b.x.states[b.Op.Buffer]
 	w, of := b.Input("w"), b.Op.Input("w")
@@ -63,8 +64,8 @@ func (b *binder) conv() *stateConv {
 		state: whole(s.slot), out: out, of: s}
 }
 
-// bindConv convolves each channel of x [1, S, C] with its taps, over the rows that the buffer holds and those
-// of x.
+// bindConv binds a depthwise convolution of x [1, S, C]. Its input is the rows that the state holds, then the rows of
+// x.
 func bindConv(b *binder) bool {
 	reset, kind, ok := b.reset()
 	c := b.conv()
@@ -92,10 +93,10 @@ func bindConv(b *binder) bool {
 // bindDeltaGates computes the decays and the update rates of a gated delta rule.
 func bindDeltaGates(b *binder) bool { return b.deltaGates(b.floats("update")) }
 
-// bindDecay computes the decays of a gated delta rule alone. The kernel makes update rates, too, which nothing reads.
+// bindDecay binds the decays of a gated delta rule alone. The kernel computes update rates too; nothing reads them.
 func bindDecay(b *binder) bool { return b.deltaGates(nil) }
 
-// deltaGates computes decays, and update rates where they have an operand.
+// deltaGates computes decays, and update rates where update is not nil.
 func (b *binder) deltaGates(update *value) bool {
 	x := b.floats("x")
 	if x == nil || len(x.shape) == 0 || update == nil && b.Op.Def.Name == "delta_gates" {
@@ -127,17 +128,16 @@ func (b *binder) deltaGates(update *value) bool {
 	return b.launch("gates", l, err, a)
 }
 
-// deltaOf are the operands of a delta rule.
+// deltaOf holds the operands of a delta rule.
 type deltaOf struct {
 	q, k, v, g, beta        operand
-	qWeight, kWeight        operand // of delta_step and slot_delta_step
+	qWeight, kWeight        operand // weights of norms, for delta_step and slot_delta_step
 	bias, rate              operand
 	state, after, out, step operand
 	of                      *state
 }
 
-// delta gives the operands of the operation, which is a kernel's, for so many tokens; nil where they are not on the
-// device.
+// delta collects the operands of delta rule k for tokens tokens. It returns nil where they are not on the device.
 func (b *binder) delta(k kernels.Delta, tokens int) *deltaOf {
 	d := &deltaOf{of: b.x.states[b.Op.Buffer]}
 	if d.of == nil || d.of.slot == nil {
@@ -161,7 +161,8 @@ func (b *binder) delta(k kernels.Delta, tokens int) *deltaOf {
 	return d
 }
 
-// deltaWeights gives the weights of the norms and of the gates, where the operation has such.
+// deltaWeights collects the weights of the norms and the gates that the operation has. It returns false where kernels
+// do not take them.
 func (b *binder) deltaWeights(k kernels.Delta, d *deltaOf) bool {
 	if _, ok := b.Op.Attrs.(*ir.DeltaStepAttrs); !ok {
 		return true
@@ -180,7 +181,8 @@ func (b *binder) deltaWeights(k kernels.Delta, d *deltaOf) bool {
 	return true
 }
 
-// deltaRule is the kernel of the operation with its operands, for so many tokens, and the flag that resets its state.
+// deltaRule returns the kernel of the operation, the number of tokens, its operands, and the flag that resets its
+// state.
 func (b *binder) deltaRule() (k kernels.Delta, tokens int, d *deltaOf, reset operand) {
 	s := b.x.states[b.Op.Buffer]
 	flag, _, ok := b.reset()
@@ -196,8 +198,7 @@ func (b *binder) deltaRule() (k kernels.Delta, tokens int, d *deltaOf, reset ope
 	return k, tokens, d, reset
 }
 
-// bindDeltaStep runs a gated delta rule over the tokens of a call, one after the other, on the state that a buffer
-// holds.
+// bindDeltaStep binds a gated delta rule that takes the tokens one after the other.
 func bindDeltaStep(b *binder) bool {
 	k, _, d, reset := b.deltaRule()
 	if d == nil {
@@ -213,8 +214,8 @@ func bindDeltaStep(b *binder) bool {
 	return true
 }
 
-// bindDeltaChunks runs a gated delta rule over the tokens of a call chunk by chunk: what is inside of each, then one
-// after the other what they do to the state.
+// bindDeltaChunks binds a gated delta rule that works in chunks of tokens. The first kernel computes all chunks at the
+// same time, as far as they do not depend on the state. The second takes the state through the chunks in order.
 func bindDeltaChunks(b *binder) bool {
 	k, tokens, d, reset := b.deltaRule()
 	if d == nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// reductions are what operations make of rows.
+// reductions are the operations that reduce rows, with what the kernel computes for each.
 var reductions = map[string]kernels.Reduction{"sum": kernels.SumOf, "mean": kernels.MeanOf,
 	"max": kernels.MaxOf, "min": kernels.MinOf,
 	"argmax": kernels.ArgMaxOf, "argmin": kernels.ArgMinOf}
 
-// bindReduce reduces floats over axes.
+// bindReduce binds a reduction of floats over axes.
 func bindReduce(b *binder) bool { return b.reduce(ir.Attrs[ir.ReduceAttrs](b.Op).Axes) }
 
-// bindArgReduce finds the places of extrema of floats along an axis.
+// bindArgReduce binds the index of the largest or smallest float along an axis.
 func bindArgReduce(b *binder) bool { return b.reduce([]int{ir.Attrs[ir.ArgReduceAttrs](b.Op).Axis}) }
 
 func (b *binder) reduce(axes []int) bool {
@@ -41,8 +41,8 @@ func (b *binder) reduce(axes []int) bool {
 		Step: b.stepAt(g.Tokens, nil)})
 }
 
-// rowsOver sees x as rows that run over axes, all where there are none, and that have a grid: copied where they lie
-// otherwise. It gives nil where no kernel copies it.
+// rowsOver returns x as rows that run over axes (over all axes if the list is empty). Where x does not have such a
+// layout, it is copied. It returns nil where no kernel can copy it.
 func (b *binder) rowsOver(x *value, axes []int) *value {
 	over := make([]bool, len(x.shape))
 	for _, a := range axes {

@@ -10,7 +10,7 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// run submits the plan for the inputs that its host values hold.
+// run submits the plan. Its host values must hold the inputs.
 func (x *instance) run(p *boundPlan) error {
 	if err := x.prepare(p); err != nil {
 		return err
@@ -18,10 +18,10 @@ func (x *instance) run(p *boundPlan) error {
 	return x.play(p)
 }
 
-// play submits the kernels of the plan, and runs what is between them.
+// play submits the segments of the plan in order, kernels and steps of the host.
 func (x *instance) play(p *boundPlan) error {
-	if p.programs[x.turn] == nil {
-		if p.programs[1-x.turn] == nil { // else its kernels are known
+	if p.programs[x.parity] == nil {
+		if p.programs[1-x.parity] == nil { // otherwise the kernels are compiled and tuned already
 			if err := x.tune(p); err != nil {
 				return err
 			}
@@ -36,13 +36,13 @@ func (x *instance) play(p *boundPlan) error {
 			}
 			return err
 		}
-		p.programs[x.turn] = program
+		p.programs[x.parity] = program
 	}
 	o := x.observe(p)
-	for i := range p.programs[x.turn] {
-		s := &p.programs[x.turn][i]
+	for i := range p.programs[x.parity] {
+		s := &p.programs[x.parity][i]
 		if i > 0 && x.ctx.Err() != nil {
-			// What was submitted may still run: nothing may change under it.
+			// Kernels that were submitted may still run. The memory that they use must not change.
 			return errors.Join(&engine.AbandonedError{Cause: x.ctx.Err()}, x.exe.device.Wait())
 		}
 		if err := x.runSegment(p, s, o); err != nil {
@@ -55,7 +55,7 @@ func (x *instance) play(p *boundPlan) error {
 	return nil
 }
 
-// runSegment submits a sequence of kernels, or runs a step of the host. o is nil where nobody observes.
+// runSegment submits a sequence of kernels, or runs a step of the host. o is nil without an observer.
 func (x *instance) runSegment(p *boundPlan, s *segment, o *observer) (err error) {
 	switch {
 	case s.host == nil && o == nil:
@@ -73,19 +73,19 @@ func (x *instance) runSegment(p *boundPlan, s *segment, o *observer) (err error)
 	return nil
 }
 
-// prepare computes the host values and writes what kernels read of them.
+// prepare computes the host values and writes the uniforms to the device.
 func (x *instance) prepare(p *boundPlan) error {
 	if err := p.compute(); err != nil || p.uniforms.size == 0 {
 		return err
 	}
 	buffer, _ := x.locate(p.uniforms.slots[0]) // of all
-	if p.uniforms.size > device.MaxPlaced && p.ahead == nil {
+	if p.uniforms.size > device.MaxPlaced && p.pipelining == nil {
 		return p.uniforms.bring(buffer.Write)
 	}
 	return buffer.Write(0, p.uniforms.content[:p.uniforms.size])
 }
 
-// compute computes the host values, and the uniforms of them.
+// compute computes the host values and, from them, the uniforms.
 func (p *boundPlan) compute() error {
 	for _, c := range p.hostValues {
 		if c.run == nil {
@@ -103,19 +103,18 @@ func (p *boundPlan) compute() error {
 	return p.uniforms.fill()
 }
 
-// failed says which operation an error is of.
+// failed adds the name of the operation to an error.
 func (p *boundPlan) failed(op *ir.Op, err error) error {
 	return fmt.Errorf("%w\n\tin %s", err, ir.Describe(p.module, op))
 }
 
-// reserve makes room for intermediate results. Recordings name the memory that they use: where it moves,
-// they are made anew.
+// reserve makes the arena at least size bytes large. A new arena has another address, so all recordings are dropped.
 func (x *instance) reserve(size int) error {
 	if x.arena != nil && x.arena.Size >= size {
 		return nil
 	}
 	if x.arena != nil {
-		// A call that gives nothing of what its kernels compute has not waited for them.
+		// A call whose results do not depend on its kernels has not waited for them.
 		if err := x.exe.device.Wait(); err != nil {
 			return err
 		}
@@ -137,27 +136,27 @@ func (x *instance) reserve(size int) error {
 	return nil
 }
 
-// forget drops the recording.
+// forget drops the recorded program of the plan.
 func (p *boundPlan) forget() error {
-	for turn := range p.programs {
-		for i := range p.programs[turn] {
-			if err := p.programs[turn][i].close(); err != nil {
+	for parity := range p.programs {
+		for i := range p.programs[parity] {
+			if err := p.programs[parity][i].close(); err != nil {
 				return err
 			}
 		}
-		p.programs[turn] = nil
+		p.programs[parity] = nil
 	}
 	return nil
 }
 
-// close frees what the plan holds on the device, once nothing runs there.
+// close frees what the plan has on the device. It waits until nothing runs there.
 func (p *boundPlan) close(x *instance) error {
 	if err := errors.Join(x.exe.device.Wait(), p.forget()); err != nil {
 		return err
 	}
 	made := []device.Buffer{p.uniforms.buffer, p.results}
-	if p.ahead != nil {
-		made = append(made, p.ahead.made...)
+	if p.pipelining != nil {
+		made = append(made, p.pipelining.allocated...)
 	}
 	for _, m := range made {
 		if m == nil {

@@ -72,7 +72,7 @@ func bindSample(b *binder) bool {
 	return b.launch("sample choose", choose, nil, a)
 }
 
-// long is an integer of an operand with all its 64 bits, on the device.
+// long returns an integer operand with all its 64 bits, on the device.
 func (b *binder) long(operandName string) (operand, bool) {
 	v := b.Input(operandName)
 	if v == nil || v.shape == nil || v.len() != 1 {
@@ -81,7 +81,7 @@ func (b *binder) long(operandName string) (operand, bool) {
 	return b.longs(operandName)
 }
 
-// longs is long of any number of integers.
+// longs returns an operand of several integers of 64 bits, on the device.
 func (b *binder) longs(operandName string) (operand, bool) {
 	v := b.Input(operandName)
 	if v == nil || v.place != onHost || v.hostValue.step || v.dtype != ir.I64 || v.shape == nil || v.len() == 0 {

@@ -11,37 +11,38 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/selftest"
 )
 
-// selfTests is what self-tests have told of the kernels of a device. Calls that use it have the timeline.
+// selfTests holds the results of self-tests for the kernels of a device. Callers have locked timeline.
 type selfTests struct {
-	tester *selftest.Tester // nil takes all kernels on trust
-	// refused are the keys of kernels that give wrong numbers or do not run.
+	tester *selftest.Tester // nil: kernels are used without a self-test
+	// refused has the keys of the kernels that gave wrong numbers or did not run.
 	refused map[string]bool
-	// slow are the operations that no other kernel computes: they run on reference kernels.
+	// slow are the operations for which every kernel was refused: they run on reference kernels.
 	slow map[slowKey]bool
 }
 
-// refuses reports whether a kernel must not be used. Mostly there are none such, and keys are long.
+// refuses reports whether a self-test has refused a kernel. Usually refused is empty, and then the long key is not
+// computed.
 func (k *selfTests) refuses(l kernels.Launch) bool { return len(k.refused) > 0 && k.refused[l.Key()] }
 
-// slowKey is an operation in a plan for these shapes: other sizes of a chunk have other kernels. The operation is told
-// by its text, since every plan has operations of its own.
+// slowKey identifies an operation in a plan for inputs of given shapes, since other chunk sizes use other kernels. The
+// operation is given by its text: every plan has its own ir.Op.
 type slowKey struct{ op, shapes string }
 
 func (p *boundPlan) slowKey(op *ir.Op) slowKey {
 	return slowKey{ir.Describe(p.module, op), fmt.Sprint(p.shapes)}
 }
 
-// slow reports whether op is to run on its reference kernel: alone, or as a part of what has no kernel.
+// slow reports whether op has to run on its reference kernel, by itself or as a part of a fused operation.
 func (b *binder) slow(op *ir.Op) bool {
 	k := &b.x.exe.selfTests
 	return b.part != nil || len(k.slow) > 0 && k.slow[b.plan.slowKey(op)]
 }
 
-// errAnew says that a plan has kernels that must not be used: it is to be made anew.
+// errAnew says that a self-test has refused a kernel of a plan, so the plan has to be made again.
 var errAnew = errors.New("the plan is to be made anew")
 
-// selfTest tries the kernels of a plan that were not tried before. Where one fails, the plan is to be made anew, which
-// then takes others: another way to divide the work, another kernel, or in the end the operation's reference kernel.
+// selfTest runs the self-tests of those kernels of a plan that have not had theirs. If one fails, it returns errAnew.
+// The new plan then uses another variant, another kernel, or in the end the reference kernel.
 func (x *instance) selfTest(p *boundPlan) error {
 	k := &x.exe.selfTests
 	if k.tester == nil {
@@ -86,7 +87,7 @@ func (x *instance) selfTest(p *boundPlan) error {
 	return errAnew
 }
 
-// allowed passes a launch on, unless its kernel has failed its self-test: then there is none.
+// allowed returns the launch, or an error if its self-test has failed.
 func (b *binder) allowed(l kernels.Launch, err error) (kernels.Launch, error) {
 	if err == nil && b.x.exe.selfTests.refuses(l) {
 		err = fmt.Errorf("kernel %s gives wrong numbers on this device", l.Key())
@@ -94,10 +95,11 @@ func (b *binder) allowed(l kernels.Launch, err error) (kernels.Launch, error) {
 	return l, err
 }
 
-// maxRefused is the number of ways to divide the work of a product that may fail before none of them is taken.
+// maxRefused is the number of variants of a kernel that may fail their self-tests before the kernel is given up.
 const maxRefused = 3
 
-// usable is the first of the ways to launch a product whose kernel has not failed; where several have, it is an error.
+// usable returns the first launch among variants that no self-test has refused. After maxRefused failures it returns an
+// error.
 func usable[T any](b *binder, variants []T, launch func(T) (kernels.Launch, error)) (l kernels.Launch, err error) {
 	for _, t := range variants[:min(len(variants), maxRefused)] {
 		if l, err = launch(t); err != nil {
@@ -110,7 +112,7 @@ func usable[T any](b *binder, variants []T, launch func(T) (kernels.Launch, erro
 	return l, err
 }
 
-// another gives a step whose kernel has failed another of its variants, unless several have failed.
+// another replaces a step's launch, if its self-test has failed, by the next variant that has not.
 func (b *binder) another(s *step) {
 	k := &b.x.exe.selfTests
 	if !k.refuses(s.launch) {

@@ -9,21 +9,22 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// slotTables say which rows of a call are of which sequence, and in which slots its state is read and written, for a
-// pool of so many of them: see ir/ragged.go. The host checks them before a call, since kernels trust them.
+// slotTables are the tables of a call of many sequences for a pool of state slots: which rows belong to which sequence,
+// and in which slots its state is read and written (see ir/ragged.go). The host checks them before every call, since
+// kernels do not.
 type slotTables struct {
 	entries, writes operand
-	sequences       int // that entries has room for
+	sequences       int // number of sequences that entries has room for
 }
 
-// slotsKey tells tables apart.
+// slotsKey identifies slot tables.
 type slotsKey struct {
 	entries, writes *ir.Value
 	rows, slots     int
 }
 
-// slots are the tables of an operation on slots of a pool, for calls of so many rows; nil where they are not known
-// before the first step runs.
+// slots returns the tables of an operation on a pool of slots slots, for calls of rows rows. It returns nil where the
+// host does not know them before the first step.
 func (b *binder) slots(rows, slots int) *slotTables {
 	key := slotsKey{b.Op.Input("entries"), b.Op.Input("writes"), rows, slots}
 	if t := b.slotTables[key]; t != nil {
@@ -41,7 +42,7 @@ func (b *binder) slots(rows, slots int) *slotTables {
 	return t
 }
 
-// checkSlots reports what tables name that is not there.
+// checkSlots returns an error where a table names a row, a sequence or a slot that does not exist.
 func checkSlots(entries, writes []int64, rows, slots int) error {
 	for i := 0; i < len(entries); i += 3 {
 		first, n, reads := entries[i], entries[i+1], entries[i+2]
@@ -60,8 +61,8 @@ func checkSlots(entries, writes []int64, rows, slots int) error {
 	return nil
 }
 
-// bindSlotConv convolves each channel of x [1, R, C] with its taps, over the rows of each sequence and those that its
-// slot holds.
+// bindSlotConv binds a depthwise convolution of x [1, R, C], whose rows belong to several sequences. The input of each
+// sequence is the rows in its slot, then its rows of x.
 func bindSlotConv(b *binder) bool {
 	c := b.conv()
 	if c == nil {
@@ -77,8 +78,8 @@ func bindSlotConv(b *binder) bool {
 		State:  c.state, Y: bytesOf(c.out), Step: b.stepAt(c.tokens, nil)})
 }
 
-// slotDelta is the kernel of a delta rule of several sequences, for so many rows, with its operands and tables; nil
-// where they are not on the device.
+// slotDelta returns the kernel of a delta rule of several sequences, the number of rows, its operands and its tables.
+// It returns nil operands where they are not on the device.
 func (b *binder) slotDelta() (k kernels.SlotDelta, rows int, d *deltaOf, t *slotTables) {
 	s, ok := b.x.states[b.Op.Buffer], false
 	if s == nil {
@@ -112,8 +113,8 @@ func (b *binder) slotDeltaStep(k kernels.SlotDelta, rows int, d *deltaOf, t *slo
 	return true
 }
 
-// bindSlotDeltaChunks runs a gated delta rule over the rows of each sequence: of those with few rows one after the
-// other, of the others chunk by chunk.
+// bindSlotDeltaChunks binds a gated delta rule for several sequences. A sequence with few rows takes them one after the
+// other, one with more works in chunks.
 func bindSlotDeltaChunks(b *binder) bool {
 	k, rows, d, t := b.slotDelta()
 	if d == nil {
@@ -134,7 +135,7 @@ func bindSlotDeltaChunks(b *binder) bool {
 			Entries: t.entries, Writes: t.writes, State: d.state, Y: d.out, Step: d.step})
 }
 
-// bindUnitCopy copies indices of an axis of a buffer, in order.
+// bindUnitCopy binds copies between indices of an axis of a buffer. They are made in the order of the list.
 func bindUnitCopy(b *binder) bool {
 	s := b.x.states[b.Op.Buffer]
 	pairs, known := b.rowTable("pairs")

@@ -12,8 +12,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// state is the content of a buffer: on the device in float32 or bfloat16, or on the host where it is
-// integers, or floats of a width that kernels do not write.
+// state is the content of an ir.Buffer. It lies on the device in float32, bfloat16 or codes of 8 bits. Integers, and
+// floats of a width that kernels do not write, lie on the host.
 type state struct {
 	dtype ir.DType
 	shape []int
@@ -25,7 +25,7 @@ type state struct {
 	host   *eval.Tensor
 }
 
-// kernelType is the type that kernels have for the content.
+// kernelType returns the dtype of the content as kernels name it.
 func (s *state) kernelType() kernels.DType {
 	if s.coded {
 		return kernels.U32
@@ -79,13 +79,13 @@ func (x *instance) newState(b *ir.Buffer, coded bool) (*state, error) {
 	return s, nil
 }
 
-// value is the whole content, on the device.
+// value returns the whole content as a value on the device.
 func (s *state) value() *value {
 	return &value{place: onDevice, dtype: s.dtype, shape: s.shape, slot: s.slot, format: s.format,
 		stride: strided.RowMajor(s.shape)}
 }
 
-// readState copies the content.
+// readState copies the content to the host.
 func (x *instance) readState(s *state) (*eval.Tensor, error) {
 	if s.host != nil {
 		return s.host.Clone(), nil
@@ -102,7 +102,8 @@ func (x *instance) writeState(s *state, t *eval.Tensor) error {
 	return x.write(s.value(), t)
 }
 
-// updateState runs the reference kernel of an operation that writes the buffer.
+// updateState runs the reference kernel of an operation that writes the buffer: it copies the content to the host and
+// back.
 func (x *instance) updateState(s *state, c *eval.Call) ([]eval.Value, error) {
 	if c.Op.Def.Name == "store" {
 		t := c.Args[0][0].Tensor
@@ -126,7 +127,7 @@ func (x *instance) updateState(s *state, c *eval.Call) ([]eval.Value, error) {
 func (x *instance) Reset() error {
 	x.exe.timeline.Lock()
 	defer x.exe.timeline.Unlock()
-	if err := x.undo(); err != nil {
+	if err := x.dropPending(); err != nil {
 		return err
 	}
 	for _, b := range x.exe.fused.Buffers {
@@ -143,7 +144,7 @@ func (x *instance) Reset() error {
 	return nil
 }
 
-// clear writes zeros.
+// clear writes zeros to a slot.
 func (x *instance) clear(s *slot) error {
 	buffer, offset := x.locate(s)
 	zeros := make([]byte, min(s.Size, 1<<20))
@@ -159,7 +160,7 @@ func (x *instance) clear(s *slot) error {
 func (x *instance) Snapshot() ([]engine.State, error) {
 	x.exe.timeline.Lock()
 	defer x.exe.timeline.Unlock()
-	if err := x.undo(); err != nil {
+	if err := x.dropPending(); err != nil {
 		return nil, err
 	}
 	out := make([]engine.State, len(x.exe.fused.Buffers))
@@ -180,7 +181,7 @@ func (x *instance) Restore(states []engine.State) error {
 	}
 	x.exe.timeline.Lock()
 	defer x.exe.timeline.Unlock()
-	if err := x.undo(); err != nil {
+	if err := x.dropPending(); err != nil {
 		return err
 	}
 	for i, b := range x.exe.fused.Buffers {

@@ -113,7 +113,7 @@ func runStreamed(t *testing.T, random normal, m *ir.Module, o emulator.Options) 
 	t.Helper()
 	d := &faulty{fault: refuse(), compiled: map[string]int{}, changed: map[string]int{}}
 	d.named = func(s device.Source) string {
-		if strings.Contains(s.Text, "#define STREAM_HELD 1\n") {
+		if strings.Contains(s.Text, "#define STREAM_RESIDENT 1\n") {
 			return s.Name + ", held"
 		}
 		return s.Name
@@ -158,7 +158,7 @@ func TestHeld(t *testing.T) {
 }
 
 // heldMixture is a mixture of experts with a shared one.
-const heldMixture = `module {
+const residentMixture = `module {
   symbol s0 [1, 4]
   constant @in : bf16[512,32]
   constant @norm : f32[512]
@@ -190,7 +190,7 @@ func TestHeldExperts(t *testing.T) {
 	t.Parallel()
 	emulated(t)
 	random := normals(9)
-	compiled, run := runStreamed(t, random, streamedModule(t, random, heldMixture, "gate 8,128 512", "up 8,128 512",
+	compiled, run := runStreamed(t, random, streamedModule(t, random, residentMixture, "gate 8,128 512", "up 8,128 512",
 		"down 8,512 128", "gate1 128 512", "up1 128 512", "down1 512 128"),
 		emulator.Options{TransferLeast: 4 << 20, Cores: 33})
 	require.Equal(t, 2, compiled["stream_experts, held"], "kernels: %v", compiled)

@@ -8,7 +8,7 @@ import (
 // maxRank is the largest number of dims of a value on the device.
 const maxRank = plan.MaxRank
 
-// extent is the number of elements from the first of a strided tensor to behind its last.
+// extent returns the number of elements from the first one of a strided tensor to behind its last one.
 func extent(shape, stride []int) int {
 	n := 1
 	for i, d := range shape {
@@ -20,7 +20,7 @@ func extent(shape, stride []int) int {
 	return n
 }
 
-// eachElement calls f with the places of the elements of a strided tensor, in row-major order.
+// eachElement calls f for each element of a strided tensor in row-major order, with its number i and its offset at.
 func eachElement(shape, stride []int, f func(i, at int)) {
 	n := strided.Elements(shape)
 	var index [maxRank]int

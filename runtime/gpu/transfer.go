@@ -9,7 +9,7 @@ import (
 	"github.com/etc-ml/etc/ir/numeric"
 )
 
-// read copies a value from the device, as reference kernels take it.
+// read copies a value from the device into a tensor for reference kernels.
 func (x *instance) read(v *value) (*eval.Tensor, error) {
 	p := make([]byte, extent(v.shape, v.stride)*v.format.size())
 	if len(p) > 0 {
@@ -21,7 +21,7 @@ func (x *instance) read(v *value) (*eval.Tensor, error) {
 	return v.decode(p)
 }
 
-// decode makes a tensor of a value's elements as the device has them, from the first one on.
+// decode converts a value's bytes, as the device stores them, to a tensor. p starts at the first element.
 func (v *value) decode(p []byte) (*eval.Tensor, error) {
 	t, err := eval.NewTensor(v.dtype, v.shape...)
 	if err != nil {
@@ -53,7 +53,7 @@ func (x *instance) write(v *value, t *eval.Tensor) error {
 	return buffer.Write(offset+v.at(), encode(v.format, t))
 }
 
-// encode gives the elements of a tensor as the device has them.
+// encode converts the elements of a tensor to the bytes that the device stores.
 func encode(f format, t *eval.Tensor) []byte {
 	p := make([]byte, 0, t.Len()*f.size())
 	for _, v := range t.F {

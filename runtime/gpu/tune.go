@@ -11,9 +11,9 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// tuned notes that the last step can be launched in any of these variants, with the same operands. The step has the
-// first of them until the tuner, if there is one, has chosen: in a chain it runs them on random numbers from -1 to 1,
-// so that an operand that must be something else has an example.
+// tuned notes that the last step can be launched in any of these variants, with the same operands. It has the first of
+// them until the tuner, if there is one, has chosen. Measurements give operands random numbers from -1 to 1, so an
+// operand that must hold something else needs a synthetic content.
 func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (kernels.Launch, error)) {
 	last := &b.plan.steps[len(b.plan.steps)-1]
 	last.variants = sync.OnceValue(func() tune.Variants {
@@ -30,31 +30,32 @@ func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (
 	b.another(last)
 }
 
-// product is the steps of a plan that run one kernel at about one shape.
+// product is a group of steps that run the same kernel at about the same shape. The tuner chooses for the group.
 type product struct {
 	key     string
 	steps   []*step
-	bytes   int  // that they read where they are measured
-	inPlace bool // they are measured in their place in the plan
-	// positions of a call are where they are measured; none where their time does not depend on that.
+	bytes   int  // that all its steps read where they are measured
+	inPlace bool // measured among the neighbouring steps of the plan: see inPlaceBenchmark
+	// positions are the positions of calls at which it is measured; nil where its time does not depend on them.
 	positions []int
 }
 
-// variants are the launches of the steps' kernel at their shape, the default first.
+// variants returns the launches that the group's kernel has at the shape of its first step, the default first.
 func (t *product) variants() tune.Variants {
 	w := t.steps[0].variants()
 	w.InPlace, w.Positions = t.inPlace, t.positions
 	return w
 }
 
-// of reports whether a step is one of the product's at the shape of the first of them.
+// of reports whether s is a step of the group with the shape of its first step.
 func (t *product) of(s *step) bool {
 	return s.launch.Groups == t.steps[0].launch.Groups && slices.Contains(t.steps, s)
 }
 
-// choose gives the steps the kernel that was chosen for one of them.
+// choose gives the steps of the group the launch that was chosen for its first step. A step of another shape gets the
+// corresponding variant.
 func (t *product) choose(choice kernels.Launch) {
-	fitted := map[[3]int]kernels.Launch{} // by the default's threadgroups
+	fitted := map[[3]int]kernels.Launch{} // by the threadgroups of the default launch
 	for _, s := range t.steps {
 		groups, params := s.launch.Groups, s.launch.Params
 		l, ok := fitted[groups]
@@ -73,7 +74,7 @@ func (t *product) choose(choice kernels.Launch) {
 	}
 }
 
-// products groups the steps that can be tuned and are worth it.
+// products groups the steps of the plan that have variants. It leaves out groups that are too small to be worth tuning.
 func (p *boundPlan) products(t *tune.Tuner) (out []*product) {
 	at, inPlace := map[string]*product{}, p.inPlace()
 	for i := range p.steps {
@@ -93,15 +94,15 @@ func (p *boundPlan) products(t *tune.Tuner) (out []*product) {
 	return slices.DeleteFunc(out, func(q *product) bool { return !t.Worth(q.bytes) })
 }
 
-// tune gives the steps of a plan the launches that are fastest on this device, if there is a tuner. The plan has its
-// memory, and what kernels read of the call, but is not recorded yet. It fails where the plan would run to measure
-// products in their place and must not.
+// tune gives the steps of a plan the fastest launches on this device, if there is a tuner. The plan has its memory and
+// its uniforms, but is not recorded yet. Measuring in place runs the plan, so tune returns an error where a self-test
+// refuses one of its kernels.
 func (x *instance) tune(p *boundPlan) error {
 	if x.exe.tuner == nil {
 		return nil
 	}
-	r := newRotation(x)
-	w := &windows{rotation: r, plan: p}
+	r := newColdCacheBenchmark(x)
+	w := &inPlaceBenchmark{coldCacheBenchmark: r, plan: p}
 	var open []*product
 	var todo []tune.Product
 	products := p.products(x.exe.tuner)
@@ -134,7 +135,7 @@ func (x *instance) tune(p *boundPlan) error {
 	}
 	reserve := 0.0
 	if !p.single() {
-		reserve = 2.0 / 3 // a prompt comes first, but time is spent in the plan for one token, which is next
+		reserve = 2.0 / 3 // keep time for the plan of one token, which is made after the prompt's
 	}
 	for i, l := range x.exe.tuner.Choose(todo, reserve) {
 		x.exe.choices[open[i].key] = l
@@ -144,13 +145,13 @@ func (x *instance) tune(p *boundPlan) error {
 		x.choose(t)
 	}
 	for i := range p.steps {
-		p.steps[i].variants = nil // a plan is tuned once
+		p.steps[i].variants = nil // a plan is tuned once, so they are no longer needed
 	}
 	return nil
 }
 
-// makeWays makes the ways of products whose choice may be kept, side by side: there are some hundred to each. A panic
-// is the caller's, who knows what to do about it.
+// makeVariants makes the variants of all groups without a known choice, several groups at a time: each has some
+// hundred. A panic in one of them is passed on to the caller.
 func (x *instance) makeVariants(products []*product) {
 	var wait fault.Group
 	for _, t := range products {
@@ -162,7 +163,7 @@ func (x *instance) makeVariants(products []*product) {
 	wait.Wait()
 }
 
-// choose gives a product's steps the kernel that was chosen for them. It is false where none was chosen yet.
+// choose gives the steps of a group the launch that was chosen for it. It returns false where none was chosen yet.
 func (x *instance) choose(t *product) bool {
 	l, known := x.exe.choices[t.key]
 	if known && !x.exe.selfTests.refuses(l) {
@@ -171,13 +172,12 @@ func (x *instance) choose(t *product) bool {
 	return known
 }
 
-// single reports whether a plan is for one token.
+// single reports whether the plan is for one token.
 func (p *boundPlan) single() bool {
 	return !slices.ContainsFunc(p.shapes, func(shape []int) bool { return strided.Elements(shape) > 1 })
 }
 
-// sound reports whether a launch that is fast gives the right numbers. One that does not is passed over silently, as if
-// it were slow.
+// sound reports whether a launch passes its self-test. The tuner leaves out those that do not, without a message.
 func (x *executable) sound(l kernels.Launch) bool {
 	if len(x.selfTests.tester.Test([]kernels.Launch{l}, x.kernel)) > 0 {
 		x.selfTests.refused[l.Key()] = true

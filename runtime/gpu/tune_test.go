@@ -219,7 +219,7 @@ func once(list []device.Dispatch) []device.Dispatch {
 
 // requireWindows requires that measurements are parts of recorded programs but for the dispatches of one product, for
 // attention once for each position, and gives how many of these each part has.
-func requireWindows(t *testing.T, program, lists [][]device.Dispatch) (products []int) {
+func requireInPlace(t *testing.T, program, lists [][]device.Dispatch) (products []int) {
 	t.Helper()
 	for _, all := range lists {
 		if !slices.ContainsFunc(all, measured) {
@@ -291,7 +291,7 @@ func TestTuneInPlace(t *testing.T) {
 			require.Regexp(t, `^tuned [1-9]\d* products for emulator on .*: 0 differ from the default; `, notes[0])
 			require.Equal(t, shape(program[0]), shape(lists[0]), "a pass comes first")
 			require.Equal(t, shape(program[0]), shape(lists[len(lists)-1]), "the program comes last")
-			products := requireWindows(t, program, lists)
+			products := requireInPlace(t, program, lists)
 			require.Equal(t, len(lists)-2, len(products))
 			require.Greater(t, slices.Max(products), 1)
 		})
@@ -332,7 +332,7 @@ func TestTuneBetweenHostSteps(t *testing.T) {
 	want, program := spied(t, m, o, run)
 	require.Len(t, program, 2)
 	require.Equal(t, want, got)
-	products := requireWindows(t, program, lists)
+	products := requireInPlace(t, program, lists)
 	require.NotEmpty(t, products)
 	for _, n := range products {
 		require.Equal(t, 2, n, "those behind the sort, which are most")

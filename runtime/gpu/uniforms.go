@@ -12,39 +12,40 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// uniforms is the uniform buffer of a plan: what kernels read of a call, in one small buffer: tokens, positions, flags,
-// parameters of the sampler. Those that host values hold are written before the first step.
+// uniforms is the uniform buffer of a plan: one small buffer with everything that kernels read of a call, such as
+// tokens, positions, flags and sampling parameters. Entries that come from host values are written before the first
+// step.
 type uniforms struct {
 	slots   []*slot
 	size    int // bytes
 	uploads []upload
 	pairs   map[pair]*slot
 	content []byte
-	sent    []byte // what is in buffer, of large ones; nil where that is not known
+	sent    []byte // what the buffer on the device holds, for a large one; nil where that is not known
 	buffer  device.Buffer
 }
 
-// upload is a host value on its way to the device.
+// upload is a host value that is copied to the device with the uniforms.
 type upload struct {
 	at *slot
-	// rows says of which rows of a weight it is the indices, the host value; 0 where it is something else.
+	// rows is set where the host value is a list of row indices of a weight: the number of rows of that weight.
 	rows   int
 	of     *hostValue
 	encode func(p []byte) error
 }
 
-// pair is what kernels take as step: a number of rows, and the position of the first.
+// pair is the content of a step operand: a number of rows, and the position of the first.
 type pair struct {
 	tokens   int
 	position *hostValue
 }
 
-// uniform makes a place of size bytes in the buffer, which encode fills for every call.
+// uniform reserves size bytes in the buffer. encode fills them for every call.
 func (b *binder) uniform(size int, encode func(p []byte) error) *slot {
 	return b.upload(size, upload{encode: encode})
 }
 
-// upload is uniform for an upload of which more is known; its place is the one that is made.
+// upload is uniform for an upload of which more is known. It sets u's slot to the reserved one.
 func (b *binder) upload(size int, u upload) *slot {
 	w := &b.plan.uniforms
 	u.at = &slot{Slot: plan.Slot{Offset: w.size, Size: size}}
@@ -53,7 +54,7 @@ func (b *binder) upload(size int, u upload) *slot {
 	return u.at
 }
 
-// stepAt is the step operand of a kernel for tokens rows from a position on; nil stands for position 0.
+// stepAt returns the step operand of a kernel for tokens rows that start at a position. Nil is position 0.
 func (b *binder) stepAt(tokens int, position *hostValue) operand {
 	w := &b.plan.uniforms
 	if w.pairs == nil {
@@ -82,7 +83,7 @@ func (b *binder) stepAt(tokens int, position *hostValue) operand {
 	return whole(s)
 }
 
-// register is the int in an operand, if it is known before the first step runs.
+// register returns the host value of an int operand, or nil where a step of the plan computes it.
 func (b *binder) register(operand string) *hostValue {
 	a, ok := b.Op.Arg(operand)
 	switch {
@@ -98,8 +99,8 @@ func (b *binder) register(operand string) *hostValue {
 	return nil
 }
 
-// device brings a value to the device, if it is not there: floats as float32, integers as int32. It gives nil
-// where the shape is not known, or where a step computes it.
+// device returns the value on the device, and copies it there if it is a host value: floats as float32, integers as
+// int32. It returns nil where the shape is not known, or a step of the plan computes it on the host.
 func (b *binder) device(of *ir.Value, v *value) *value {
 	if v == nil || v.place == onDevice {
 		return v
@@ -144,7 +145,7 @@ func (b *binder) device(of *ir.Value, v *value) *value {
 	return d
 }
 
-// floats is an operand as float32 numbers on the device, or nil.
+// floats returns an operand as float32 on the device, or nil.
 func (b *binder) floats(operand string) *value {
 	v := b.device(b.Op.Input(operand), b.Input(operand))
 	if !v.isFloats() {
@@ -153,8 +154,8 @@ func (b *binder) floats(operand string) *value {
 	return v
 }
 
-// vector is a constant vector of n floats on the device in float32, such as the weight of a norm; nil where
-// the operand is none.
+// vector returns a constant vector of n floats, such as the weight of a norm, on the device in float32. It returns nil
+// where the operand is something else.
 func (b *binder) vector(operand string, n int) *value {
 	of := b.Op.Input(operand)
 	v := b.Input(operand)
@@ -165,8 +166,8 @@ func (b *binder) vector(operand string, n int) *value {
 	return b.device(of, v)
 }
 
-// indexOf is where the uniforms have a host value that is one index and nothing else, and the number of rows that it
-// may be of; nil where they do not.
+// indexOf returns the slot in the uniforms of a host value that is a single row index, and the number of rows that it
+// may index. It returns nil where the uniforms do not have it as that.
 func (w *uniforms) indexOf(c *hostValue) (at *slot, rows int) {
 	for _, u := range w.uploads {
 		if u.rows > 0 && u.of == c && u.at.Size == 4 {
@@ -179,7 +180,7 @@ func (w *uniforms) indexOf(c *hostValue) (at *slot, rows int) {
 	return at, rows
 }
 
-// fill computes the content of the buffer for a call.
+// fill computes the content of the uniform buffer for a call.
 func (w *uniforms) fill() error {
 	if len(w.content) < w.size {
 		w.content = make([]byte, w.size)
@@ -192,11 +193,11 @@ func (w *uniforms) fill() error {
 	return nil
 }
 
-// bring writes what has changed since the call before, where that is large: tables of blocks are, and change little. A
-// write of few bytes costs no wait.
+// bring writes those parts of a large uniform buffer that have changed since the last call: block tables are large and
+// change little. Short writes do not make the host wait for the device.
 func (w *uniforms) bring(write func(at int, p []byte) error) error {
 	content, sent := w.content[:w.size], w.sent
-	w.sent = nil // unless all is written
+	w.sent = nil // stays nil unless everything is written
 	if sent == nil {
 		if err := write(0, content); err != nil {
 			return err

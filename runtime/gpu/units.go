@@ -6,7 +6,7 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 )
 
-// This file reads and writes parts of buffers: units of the pools of many sequences.
+// This file reads and writes parts of buffers: units (blocks or slots) of the pools that many sequences share.
 
 // ReadUnits is that of engine.Units.
 func (x *instance) ReadUnits(buffer string, axis int, ids []int32) ([]byte, error) {
@@ -66,15 +66,15 @@ func (x *instance) units(buffer string, axis int, ids []int32, leaveOut bool) (*
 		return nil, u, err
 	}
 	x.exe.timeline.Lock()
-	if err := x.undo(); err != nil {
+	if err := x.dropPending(); err != nil {
 		x.exe.timeline.Unlock()
 		return nil, u, err
 	}
 	return x.states[b], u, nil
 }
 
-// eachRun calls f with the runs in the buffer and in the tensor, and their length. Those that lie one behind the other
-// in both, such as blocks of a sequence that came alone, are one.
+// eachRun calls f with the offset in the buffer, the offset in the tensor and the length of each run. Runs that are
+// contiguous in both, such as the blocks of a sequence that was alone, are merged.
 func eachRun(u engine.UnitRuns, f func(buffer, tensor, length int) error) (err error) {
 	at, to, length := 0, 0, 0
 	flush := func() {

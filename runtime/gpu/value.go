@@ -12,13 +12,13 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// place tells where a value is.
+// place says where a value is.
 type place uint8
 
 const (
-	onDevice place = iota // elements of a slot, strided
+	onDevice place = iota // elements of a slot, with strides
 	onHost                // a host value
-	joined                // a quantized weight, which kernels read in parts
+	joined                // a quantized weight: kernels read codes, scales and biases each
 )
 
 // format is how elements are stored on the device.
@@ -42,23 +42,23 @@ func (f format) kernelType() kernels.DType {
 	return [...]kernels.DType{f32: kernels.F32, bf16: kernels.BF16, i32: kernels.I32}[f]
 }
 
-// slot is memory on the device.
+// slot is a range of memory on the device.
 type slot struct {
-	// Slot is where it lies in buffer, in bytes: in the arena the planner finds the place.
+	// Slot has the offset and size in bytes. The memory planner sets the offset of slots in the arena.
 	plan.Slot
-	// buffer holds the slot; nil for a place in the arena.
+	// buffer is the buffer that the slot lies in; nil for the arena.
 	buffer device.Buffer
-	// other holds it in every second turn, where there are two sides of it: see ahead.go.
-	other device.Buffer
-	// fixed says that no kernel writes it.
+	// second is the second buffer of a double-buffered slot, which every second call uses instead: see pipelining.go.
+	second device.Buffer
+	// fixed says that no kernel writes the slot.
 	fixed bool
-	// state says that it is a buffer's content.
+	// state says that the slot holds the content of an ir.Buffer.
 	state bool
-	// First and Last are the steps between which a slot of the arena holds something.
+	// First and Last are the first and the last step that use a slot of the arena.
 	First, Last int
 }
 
-// value is a value of the IR, bound to a plan.
+// value is the counterpart of an ir.Value in a plan.
 type value struct {
 	place place
 	dtype ir.DType
@@ -70,7 +70,7 @@ type value struct {
 	format format
 	offset int
 	stride []int
-	// below is set where a kernel gives integers from 0 to below-1.
+	// below is n where a kernel computes the integers and they are all from 0 to n-1; else 0.
 	below int
 
 	hostValue *hostValue
@@ -78,7 +78,7 @@ type value struct {
 
 func (v *value) len() int { return strided.Elements(v.shape) }
 
-// isDense reports whether the elements lie one after the other.
+// isDense reports whether the elements are contiguous in row-major order.
 func (v *value) isDense() bool {
 	n := 1
 	for i := len(v.shape) - 1; i >= 0; i-- {
@@ -93,34 +93,33 @@ func (v *value) isDense() bool {
 // isFloats reports whether v is float32 numbers on the device.
 func (v *value) isFloats() bool { return v != nil && v.place == onDevice && v.format == f32 }
 
-// rows sees v as n rows of its last dim, of width elements, that lie stride apart. It fails where rows are not evenly
-// spaced or their elements not adjacent.
+// rows returns v as n rows of width elements, stride elements apart. It returns false where rows are not evenly spaced
+// or their elements not contiguous.
 func (v *value) rows() (n, width, stride int, ok bool) { return strided.Rows(v.shape, v.stride) }
 
-// at is the place of the first element in the slot, in bytes.
+// at returns the offset of the first element in the slot, in bytes.
 func (v *value) at() int { return v.offset * v.format.size() }
 
-// hostValue holds a value on the host: what is computed of the inputs alone, and what reference kernels give of
-// integers.
+// hostValue is a value on the host: computed from the inputs alone, or an integer result of a reference kernel.
 type hostValue struct {
 	content eval.Value
-	// run computes content from other host values. It is nil for an input, for a constant, and for what a step of the
+	// run computes content from other host values. It is nil for an input, a constant, and a value that a step of the
 	// plan sets.
 	run func() error
-	// slow is the operation that run does on its reference kernel for want of another; nil where the host does it on
-	// purpose.
+	// slow is the operation that run computes on its reference kernel because there is no other kernel. It is nil where
+	// the host computes it by design.
 	slow *ir.Op
 	// uses are the host values that run reads.
 	uses []*hostValue
 	// constant says that the content is the same for every call.
 	constant bool
-	// needed says that something reads it.
+	// needed says that something reads the content.
 	needed bool
-	// step says that a step of the plan sets it, after others have run on the device.
+	// step says that a step of the plan sets the content, after kernels have run.
 	step bool
 }
 
-// need marks a host value, and those that it is computed of.
+// need marks a host value, and those that it is computed from, as needed.
 func (c *hostValue) need() {
 	if !c.needed {
 		c.needed = true
@@ -130,7 +129,7 @@ func (c *hostValue) need() {
 	}
 }
 
-// set checks the shape that follows from the types.
+// set sets the content. It returns an error where its shape differs from the one that follows from the types.
 func (c *hostValue) set(r eval.Value, shape []int) error {
 	if r.Tensor != nil && shape != nil && !slices.Equal(r.Tensor.Shape, shape) {
 		return fmt.Errorf("gives shape %v where %v follows from the types", r.Tensor.Shape, shape)

@@ -6,11 +6,11 @@ import (
 )
 
 // BindView tries to make the result of the operation a view of its operand x: the same memory, with an offset, a shape
-// and strides of its own. It reports whether it did. x has to lie on the device. Where a reshape of floats is no view
-// of x as it lies, x is copied into row-major order first, and the result is a view of the copy.
+// and strides of its own. It reports whether it did. x has to lie on the device. Where a reshape of floats cannot be a
+// view of x as it lies, x is copied into row-major order first, and the result is a view of the copy.
 func (b *binder) BindView() bool {
 	if of := b.Op.Input("x"); of == nil || of.Constant != nil {
-		return false // constants are not on the device, and input would decode them
+		return false // constants are not on the device, and BindView must not decode them
 	}
 	x := b.Input("x")
 	if x == nil || x.place != onDevice || b.Op.Def.Name == "astype" && !x.sameStored(b.Op.Input("x").Type.DType,
@@ -35,14 +35,14 @@ func (b *binder) BindView() bool {
 	return true
 }
 
-// sameStored reports whether a cast leaves elements as they are stored: those between floats round nothing, and
-// integers on the device are indices, which are not negative.
+// sameStored reports whether a cast leaves the stored elements as they are: a cast between floats does not round here,
+// and integers on the device are indices, which are never negative.
 func (v *value) sameStored(from, to ir.DType) bool {
 	return from == to || from.IsFloat() && to.IsFloat() ||
 		v.format == i32 && (to == ir.I64 || to == ir.I32 || to == ir.U32)
 }
 
-// view is what v sees of its slot.
+// view returns the part of its slot that v covers.
 func (v *value) view() plan.View {
 	return plan.View{Offset: v.offset, Shape: v.shape, Strides: v.stride}
 }

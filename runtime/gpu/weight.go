@@ -8,16 +8,16 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// weight is a stored matrix [N, K], or a stack of them, as kernels read it.
+// weight is a stored matrix [N, K], or a stack of matrices [E, N, K], as kernels read it.
 type weight struct {
 	kernels.Format
 	count      int // of matrices
 	rows, cols int
 
-	data, scales, biases *slot // scales and biases are data where there are none
+	data, scales, biases *slot // without scales and biases, these two are data
 }
 
-// bytes that one of the matrices takes.
+// bytes returns the number of bytes of one matrix.
 func (w *weight) bytes() int {
 	n := w.rows * w.cols * w.Bits / 8
 	if w.Quantized() {
@@ -29,20 +29,20 @@ func (w *weight) bytes() int {
 	return n
 }
 
-// arguments are the buffers that kernels take of a weight.
+// arguments returns the operands of the kernels' parameters for a weight.
 func (w *weight) arguments() kernels.WeightArguments[operand] {
 	return kernels.WeightArguments[operand]{Data: whole(w.data), Scales: whole(w.scales), Biases: whole(w.biases)}
 }
 
-// memoryKey tells a constant on the device, and in which form.
+// memoryKey identifies a constant on the device and the form that it has there.
 type memoryKey struct {
 	value      *ir.Value
 	format     format
-	stored     bool // as the file has it
-	transposed bool // by rows, where the file has columns
+	stored     bool // in the dtype of the file
+	transposed bool // stored by rows, where the file stores it by columns
 }
 
-// weight opens the weight [N, K] or [E, N, K] behind a value, or gives nil where no kernel can read it.
+// weight returns the weight [N, K] or [E, N, K] behind a value, or nil where no kernel can read it.
 func (x *executable) weight(v *ir.Value) *weight {
 	if v == nil {
 		return nil
@@ -84,8 +84,8 @@ func (x *executable) openWeight(v *ir.Value) *weight {
 	return w
 }
 
-// openQuantized reads codes where they lie. Scales and biases are read there too if both are bf16 or f32;
-// otherwise they are copied, as f32.
+// openQuantized sets the slots of a quantized weight. Codes are read as the file stores them. So are scales and biases
+// if both are bf16 or both float32; otherwise they are copied as float32.
 func (x *executable) openQuantized(w *weight, op *ir.Op) *weight {
 	f := bf16
 	if w.F32 {
@@ -110,7 +110,7 @@ func (x *executable) openQuantized(w *weight, op *ir.Op) *weight {
 	return w
 }
 
-// transposed is a copy of a stack of matrices that is stored by columns, or nil.
+// transposed returns a copy by rows of a stack of matrices that is stored by columns, or nil.
 func (x *executable) transposed(w *weight, c *ir.Value) *slot {
 	data, err := eval.ConstantBytes(c.Constant)
 	if err != nil {
@@ -129,8 +129,8 @@ func (x *executable) transposed(w *weight, c *ir.Value) *slot {
 	return x.remembered(memoryKey{value: c, transposed: true}, func() *slot { return x.upload(out) })
 }
 
-// remembered gives a constant's slot from x.memory. build makes the slot when it is first asked for. Where build fails,
-// remembered gives nil, also in later calls.
+// remembered returns a constant's slot from x.memory. build makes the slot on first use. If build fails, remembered
+// returns nil, in later calls too.
 func (x *executable) remembered(key memoryKey, build func() *slot) *slot {
 	x.mu.Lock()
 	s, ok := x.memory[key]
@@ -145,8 +145,8 @@ func (x *executable) remembered(key memoryKey, build func() *slot) *slot {
 	return s
 }
 
-// stored is a constant in a format: where it lies, if it is stored so, else copied. It gives nil where that
-// cannot be done.
+// stored returns a constant in a format. It is not copied if the file stores it in that format. It returns nil where
+// that is impossible.
 func (x *executable) stored(v *ir.Value, f format) *slot {
 	if v.Constant != nil && (v.Type.DType == ir.BF16 && f == bf16 || v.Type.DType == ir.F32 && f == f32) {
 		return x.wrapped(v)
@@ -164,7 +164,7 @@ func (x *executable) stored(v *ir.Value, f format) *slot {
 	})
 }
 
-// wrapped is a constant's own memory.
+// wrapped returns a slot over a constant's own memory.
 func (x *executable) wrapped(v *ir.Value) *slot {
 	return x.remembered(memoryKey{value: v, stored: true}, func() *slot {
 		p, err := eval.ConstantBytes(v.Constant)
@@ -175,7 +175,7 @@ func (x *executable) wrapped(v *ir.Value) *slot {
 	})
 }
 
-// part are the buffers of n rows from a first one on.
+// part returns the operands of n rows of the weight, from row first on.
 func (w *weight) part(first, n int) kernels.WeightArguments[operand] {
 	total := w.count * w.rows
 	rows := func(s *slot) operand {

@@ -184,7 +184,7 @@ func TestHeldLoads(t *testing.T) {
 `, false},
 	} {
 		m := entry(t, test.body)
-		require.Equal(t, map[*ir.Op]bool{m.Entry.Body.Ops[0]: test.held}, HeldLoads(m.Entry.Body), name)
+		require.Equal(t, map[*ir.Op]bool{m.Entry.Body.Ops[0]: test.held}, InPlaceLoads(m.Entry.Body), name)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 
 // HeldLoads finds the loads whose value can be the buffer's memory itself: they stand in the list of r, and nothing
 // uses them, or a view of them, after a later write of the buffer.
-func HeldLoads(r *ir.Region) map[*ir.Op]bool {
-	held := map[*ir.Op]bool{}
+func InPlaceLoads(r *ir.Region) map[*ir.Op]bool {
+	inPlace := map[*ir.Op]bool{}
 	source := map[*ir.Value]*ir.Op{} // the load that a value may be a view of
 	written := map[*ir.Buffer]bool{} // by nested regions
 	for _, op := range r.Ops {
@@ -21,7 +21,7 @@ func HeldLoads(r *ir.Region) map[*ir.Op]bool {
 	use := func(op *ir.Op) {
 		op.EachArg(func(a *ir.Arg) {
 			if load := source[a.Value]; load != nil && stale[load] {
-				held[load] = false
+				inPlace[load] = false
 			}
 		})
 	}
@@ -31,16 +31,16 @@ func HeldLoads(r *ir.Region) map[*ir.Op]bool {
 			n.Walk(use)
 			for _, v := range n.Results {
 				if load := source[v]; load != nil {
-					held[load] = false // becomes a result of the if
+					inPlace[load] = false // becomes a result of the if
 				}
 			}
 		}
 		switch {
 		case op.Def.Effect == ir.Reads:
 			source[op.Result()] = op
-			held[op] = !written[op.Buffer]
+			inPlace[op] = !written[op.Buffer]
 		case op.Def.Effect == ir.Writes:
-			for load := range held {
+			for load := range inPlace {
 				if slices.Contains(op.Buffers(), load.Buffer) {
 					stale[load] = true
 				}
@@ -53,8 +53,8 @@ func HeldLoads(r *ir.Region) map[*ir.Op]bool {
 	}
 	for _, v := range r.Results {
 		if load := source[v]; load != nil && stale[load] {
-			held[load] = false
+			inPlace[load] = false
 		}
 	}
-	return held
+	return inPlace
 }

@@ -14,7 +14,7 @@ type Planner[V any] struct {
 	Module *ir.Module
 	Sizes  Sizes
 	// Held are the loads whose buffer nothing writes while they are used.
-	Held map[*ir.Op]bool
+	InPlaceLoads map[*ir.Op]bool
 	// Op is the operation that is bound.
 	Op *ir.Op
 	// Values are what values are bound to. A kernel sets its results.
@@ -48,7 +48,7 @@ type Target[V any] interface {
 
 // NewPlanner makes a planner for inputs of these shapes, nil for an int. Parameters are bound by the engine.
 func NewPlanner[V any](m *ir.Module, shapes [][]int, target Target[V]) Planner[V] {
-	return Planner[V]{Module: m, Sizes: SizesOf(m.Entry.Params, shapes), Held: HeldLoads(m.Entry.Body),
+	return Planner[V]{Module: m, Sizes: SizesOf(m.Entry.Params, shapes), InPlaceLoads: InPlaceLoads(m.Entry.Body),
 		Values: make(map[*ir.Value]V, 2*len(m.Entry.Body.Ops)), target: target}
 }
 

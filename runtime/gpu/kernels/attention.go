@@ -184,14 +184,14 @@ type ChunkTuning struct {
 	// multiple of 16 that divides D.
 	Keys, Columns int
 	// Held keeps the queries in registers.
-	Held bool
+	QueriesInRegisters bool
 }
 
 // Near reports whether t and o differ in one respect.
 func (t ChunkTuning) Near(o ChunkTuning) bool {
 	n := 0
 	for _, differ := range []bool{t.Heads != o.Heads, t.Rows != o.Rows, t.Keys != o.Keys,
-		t.Columns != o.Columns, t.Held != o.Held} {
+		t.Columns != o.Columns, t.QueriesInRegisters != o.QueriesInRegisters} {
 		if differ {
 			n++
 		}
@@ -215,7 +215,8 @@ func (a Attention) ChunkTunings(target Target) []ChunkTuning {
 			columns = 128 // with queries in registers: prompts of 4096 tokens of Gemma4-31B were 8 % faster on an H100
 		}
 	}
-	first := ChunkTuning{Heads: 1, Rows: 4, Keys: 32, Columns: columns, Held: a.D <= 256 && a.D+columns <= 384}
+	first := ChunkTuning{Heads: 1, Rows: 4, Keys: 32, Columns: columns,
+		QueriesInRegisters: a.D <= 256 && a.D+columns <= 384}
 	for first.Heads < 4 && a.Heads/a.KVHeads%(2*first.Heads) == 0 {
 		first.Heads, first.Rows = 2*first.Heads, first.Rows/2
 	}
@@ -235,10 +236,10 @@ func (a Attention) ChunkTunings(target Target) []ChunkTuning {
 	}
 	for _, keys := range []int{32, 16, 64} {
 		for _, columns := range []int{a.D, 256, 128, 64} {
-			for _, held := range []bool{first.Held, !first.Held} {
+			for _, held := range []bool{first.QueriesInRegisters, !first.QueriesInRegisters} {
 				for _, more := range []int{1, 2} {
 					add(ChunkTuning{Heads: first.Heads, Rows: first.Rows * more, Keys: keys, Columns: columns,
-						Held: held && a.D <= 256})
+						QueriesInRegisters: held && a.D <= 256})
 				}
 			}
 		}
@@ -276,7 +277,7 @@ func (a Attention) ChunkLaunch(tokens int, t ChunkTuning) (Launch, error) {
 		File: "attention_chunk", Kernel: "attention_chunk", Case: func(s Sizes) *Case { return a.chunkCase(s, t) },
 		Defines: define("CHUNK_D", a.D, "CHUNK_HEADS", a.Heads, "CHUNK_KV_HEADS", a.KVHeads, "CHUNK_H",
 			t.Heads, "CHUNK_ROWS", t.Rows,
-			"CHUNK_KEYS", t.Keys, "CHUNK_DV", t.Columns, "CHUNK_Q_HELD", t.Held, "CHUNK_Q_TOKEN",
+			"CHUNK_KEYS", t.Keys, "CHUNK_DV", t.Columns, "CHUNK_Q_REGISTERS", t.QueriesInRegisters, "CHUNK_Q_TOKEN",
 			a.Heads*a.D, "CHUNK_Q_HEAD", a.D,
 			"CHUNK_SLOTS", a.Slots, "CHUNK_BLOCK_ROWS", 0, "CHUNK_COLUMNS", 1, "CHUNK_WINDOW", a.Window,
 			"CHUNK_SCALE", float32(float64(a.Scale)*math.Log2E), "CHUNK_GATED", a.Gated, "CHUNK_GATE_TOKEN",

@@ -15,7 +15,7 @@
 #define CHUNK_ROWS 1
 #define CHUNK_KEYS 32        // that are read at a time, a multiple of 16
 #define CHUNK_DV 64          // columns of the output that a threadgroup makes: grid.z parts of D
-#define CHUNK_Q_HELD 1       // the queries stay in registers
+#define CHUNK_Q_REGISTERS 1       // the queries stay in registers
 #define CHUNK_Q_TOKEN 64     // elements of q from one token to the next and from one head to the next
 #define CHUNK_Q_HEAD 64
 #define CHUNK_SLOTS 1
@@ -110,7 +110,7 @@ kernel void attention_chunk(device const float* q [[buffer(0)]],
   if (CHUNK_WINDOW > 0) low = max(low, position + start - CHUNK_WINDOW + 1);
   const int high = position + stop;
 
-#if CHUNK_Q_HELD
+#if CHUNK_Q_REGISTERS
   tile_a queries[CHUNK_TILES];
   UNROLL for (int i = 0; i < CHUNK_TILES; i++) chunk_queries(queries[i], cq + i * 16, rows, lane);
 #endif
@@ -146,14 +146,14 @@ kernel void attention_chunk(device const float* q [[buffer(0)]],
     tile_c s[CHUNK_KEY_TILES];
     UNROLL for (int j = 0; j < CHUNK_KEY_TILES; j++) tile_zero(s[j]);
     UNROLL for (int i = 0; i < CHUNK_TILES; i++) {
-#if !CHUNK_Q_HELD
+#if !CHUNK_Q_REGISTERS
       tile_a query;
       chunk_queries(query, cq + i * 16, rows, lane);
 #endif
       UNROLL for (int j = 0; j < CHUNK_KEY_TILES; j++) {
         tile_b key;
         tile_load_bt(key, ks + j * 16 * CHUNK_LD + i * 16, CHUNK_LD, lane);
-#if CHUNK_Q_HELD
+#if CHUNK_Q_REGISTERS
         tile_mma(s[j], queries[i], key);
 #else
         tile_mma(s[j], query, key);

@@ -66,7 +66,7 @@ func TestAttentionByTiles(t *testing.T) {
 			Cache: kernels.BF16}, kernels.ChunkTuning{}, 32, []int{0, 50}},
 		"parts of columns": {kernels.Attention{D: 64, Heads: 1, KVHeads: 1, Slots: 40,
 			Scale: 0.125, Cache: kernels.BF16},
-			kernels.ChunkTuning{Heads: 1, Rows: 2, Keys: 16, Columns: 32, Held: false}, 33, []int{7}},
+			kernels.ChunkTuning{Heads: 1, Rows: 2, Keys: 16, Columns: 32, QueriesInRegisters: false}, 33, []int{7}},
 		"as CUDA is given it": {kernels.Attention{D: 256, Heads: 2, KVHeads: 1, Slots: 40,
 			Scale: 0.0625, Cache: kernels.BF16},
 			kernels.Attention{D: 256, Heads: 2, KVHeads: 1}.ChunkTunings(kernels.CUDA)[0], 3, []int{30}},
@@ -120,9 +120,9 @@ func TestAttentionTunings(t *testing.T) {
 		}
 		first := a.ChunkTunings(kernels.CUDA)[0]
 		if a.D == 256 && a.Window > 0 {
-			require.Equal(t, []any{128, true}, []any{first.Columns, first.Held})
+			require.Equal(t, []any{128, true}, []any{first.Columns, first.QueriesInRegisters})
 		} else {
-			require.Equal(t, []any{256, false}, []any{first.Columns, first.Held})
+			require.Equal(t, []any{256, false}, []any{first.Columns, first.QueriesInRegisters})
 		}
 	}
 }

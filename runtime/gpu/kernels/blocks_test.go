@@ -176,7 +176,7 @@ func TestBlockAttentionByTiles(t *testing.T) {
 		"runs and rows, gate": {kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 8, Columns: 16,
 			Cache: kernels.BF16}, D: 32, Heads: 4, KVHeads: 2, Scale: 0.2,
 			Q: kernels.Rows{Token: 300, Row: 40}, Gated: true, Gates: kernels.Rows{Token: 4 * 64, Row: 64}},
-			kernels.ChunkTuning{Heads: 2, Rows: 2, Keys: 16, Columns: 32, Held: true},
+			kernels.ChunkTuning{Heads: 2, Rows: 2, Keys: 16, Columns: 32, QueriesInRegisters: true},
 			rowsOf(run(1, 70, 1), run(0, 90, 16), run(2, 3, 15), []kernels.BlockRow{nobody},
 				run(3, 0, 40), run(4, 9, 2))},
 		"window around a table": {kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 4, Columns: 20,

@@ -58,8 +58,8 @@ func (e Experts) makeVariants(m Machine, one bool) (up, down []Tuning) {
 	if !one {
 		return up, down
 	}
-	heldUp, heldDown := e.holds(m)
-	return among(heldUp, up), among(heldDown, down)
+	residentUp, residentDown := e.residentTunings(m)
+	return among(residentUp, up), among(residentDown, down)
 }
 
 // expertsKey is all that the ways to divide the products of experts depend on; one says that there is one token.
@@ -151,7 +151,7 @@ func (e Experts) check() error {
 // written: Experts i32 and Scores f32 [T, Parts], the shared expert's number being 0, and Y f32 [T, Parts, Inner].
 func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 	if t.Stream != (Stream{}) {
-		return e.launchHeldUp(t, tokens)
+		return e.launchResidentUp(t, tokens)
 	}
 	v := e.up()
 	err := e.check()
@@ -187,7 +187,7 @@ func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 // Hidden]. With a Router the first dispatch, which writes experts, is the one before in the sequence.
 func (e Experts) LaunchDown(t Tuning, tokens int) (Launch, error) {
 	if t.Stream != (Stream{}) {
-		return e.launchHeldDown(t, tokens)
+		return e.launchResidentDown(t, tokens)
 	}
 	v := e.down()
 	err := e.check()

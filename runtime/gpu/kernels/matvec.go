@@ -340,7 +340,7 @@ func (v Vectors) makeVariants(m Machine, planes int, rows []int, direct bool) []
 		return streams
 	}
 	if len(streams) == 0 {
-		streams = s.holds(m)
+		streams = s.residentTunings(m)
 	}
 	all := among(streams, others)
 	if direct {

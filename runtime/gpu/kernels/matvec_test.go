@@ -416,5 +416,5 @@ func TestMatVecRefusals(t *testing.T) {
 // holding is a way to hold the strips of a product.
 func holding(groups, simdgroups, columns, strips int) kernels.Tuning {
 	return kernels.Tuning{Stream: kernels.Stream{Groups: groups, Simdgroups: simdgroups, Strip: 16, Columns: columns,
-		Stages: strips, Held: true}}
+		Stages: strips, Resident: true}}
 }

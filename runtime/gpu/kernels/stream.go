@@ -7,7 +7,7 @@ import (
 )
 
 // Stream is how a product of one vector is divided whose weights are copied to threadgroup memory beside the work,
-// through a ring (prelude/ring.h) or all of them (prelude/hold.h). The zero Stream says that a product is not streamed.
+// through a ring (prelude/ring.h) or all of them (prelude/resident.h). The zero Stream says that a product is not streamed.
 type Stream struct {
 	// Groups is the number of threadgroups, over which the rows are spread: one for each multiprocessor.
 	Groups int
@@ -23,8 +23,8 @@ type Stream struct {
 	// Apart says that rows are copied one by one, to where they meet different banks of memory; so they are where a
 	// stage has no whole rows.
 	Apart bool
-	// Held says that every strip of a threadgroup has a stage of its own.
-	Held bool
+	// Resident says that every strip of a threadgroup has a stage of its own.
+	Resident bool
 }
 
 // maxKept is the number of rows whose sums a threadgroup keeps before it finishes them.
@@ -55,8 +55,8 @@ func (s streamed) unit() int {
 
 // room is the number of threadgroups that a multiprocessor has memory for, 1 or 2: so many are to have registers.
 func (s streamed) room() int {
-	if s.Held {
-		return s.heldRoom()
+	if s.Resident {
+		return s.residentRoom()
 	}
 	if s.memory() <= halfMemory && s.Simdgroups < 12 {
 		return 2
@@ -119,15 +119,15 @@ func (s streamed) working() int {
 
 // kept is the number of rows whose sums are kept.
 func (s streamed) kept() int {
-	if s.Held {
+	if s.Resident {
 		return s.Stages * s.strip()
 	}
 	return min(ceil(s.most(), s.Strip)*s.Strip, maxKept)
 }
 
-// threads is the number of a threadgroup: where rows are held, of HOLD_SIMDS in prelude/hold.h.
+// threads is the number of a threadgroup: where rows are held, of RESIDENT_SIMDS in prelude/resident.h.
 func (s streamed) threads() int {
-	if s.Held {
+	if s.Resident {
 		return ceil(s.Simdgroups+1, 4) * 4 * 32
 	}
 	return (s.Simdgroups + 1) * 32
@@ -135,8 +135,8 @@ func (s streamed) threads() int {
 
 // memory is what STREAM_MEMORY in prelude/stream.h is.
 func (s streamed) memory() int {
-	if s.Held {
-		return s.heldMemory()
+	if s.Resident {
+		return s.residentMemory()
 	}
 	return s.Stages*s.stage() + s.shelves() + s.working()
 }
@@ -158,8 +158,8 @@ func (s streamed) check() error {
 		return fmt.Errorf("tuning: stages of %d of %d columns do not suit %d simdgroups", s.Columns, s.K, s.Simdgroups)
 	case s.Groups < 1 || s.Groups*s.unit() > s.all() || s.Stages < 1:
 		return fmt.Errorf("tuning: %d threadgroups with %d stages for %d rows", s.Groups, s.Stages, s.all())
-	case s.Held:
-		return s.checkHeld()
+	case s.Resident:
+		return s.checkResident()
 	case s.Sum != nil && s.Columns != s.K:
 		return fmt.Errorf("tuning: stages of %d of %d columns, want all for a vector that is a sum", s.Columns, s.K)
 	case s.Strip < 16 || s.Strip%16 != 0:
@@ -184,7 +184,8 @@ func (s streamed) launch() (l Launch, block int, err error) {
 	l.Defines = append(s.defines(), define("STREAM_GRID", s.Groups, "STREAM_UNIT", s.unit(), "STREAM_ROOM", s.room(),
 		"STREAM_SIMDS", s.Simdgroups, "STREAM_STRIP", s.Strip, "STREAM_COLUMNS", s.Columns, "STREAM_STAGES", s.Stages,
 		"STREAM_APART", s.Apart,
-		"STREAM_FLUSH", s.kept(), "STREAM_PLANES", s.planes, "STREAM_BYTES", s.memory(), "STREAM_HELD", s.Held)...)
+		"STREAM_FLUSH", s.kept(), "STREAM_PLANES", s.planes, "STREAM_BYTES", s.memory(),
+		"STREAM_RESIDENT", s.Resident)...)
 	if s.Sum != nil {
 		sum := 1
 		if s.Sum.Scaled {

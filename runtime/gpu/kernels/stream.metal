@@ -3,14 +3,14 @@
 #include "product.h"
 #include "stream.h"
 #include "ring.h"
-#include "hold.h"
+#include "resident.h"
 #include "conv.h"
 // The kernels of matvec.metal, for one vector: the same buffers, the same results, weights that are copied to
-// threadgroup memory beside the work, through a ring or all of them (STREAM_HELD). stream_sum_one and stream_sum_glu make their vector
+// threadgroup memory beside the work, through a ring or all of them (STREAM_RESIDENT). stream_sum_one and stream_sum_glu make their vector
 // first, of more buffers, and have a ring.
 
-#if STREAM_HELD
-#define STREAM_ALL_THREADS (HOLD_SIMDS * 32)
+#if STREAM_RESIDENT
+#define STREAM_ALL_THREADS (RESIDENT_SIMDS * 32)
 #else
 #define STREAM_ALL_THREADS (STREAM_THREADS + 32)
 #endif
@@ -19,20 +19,20 @@ template <int PLANES, class Product>
 inline void stream_run(thread Product& product, uint group, uint thread_index, device const float* x, device const MATVEC_NORM_T* norm,
                        device const float* gate, thread const stream_sum& sum, threadgroup uchar* memory, threadgroup port_transfer* arrived,
                        threadgroup float* squares) {
-#if STREAM_HELD
-  hold_run<PLANES>(product, group, thread_index, x, norm, gate, memory, arrived, squares);
+#if STREAM_RESIDENT
+  resident_run<PLANES>(product, group, thread_index, x, norm, gate, memory, arrived, squares);
 #else
   ring_run<PLANES>(product, group, thread_index, x, norm, gate, sum, memory, arrived, squares);
 #endif
 }
 
 // What a product has copied where its rows are held.
-#if STREAM_HELD
+#if STREAM_RESIDENT
 #define STREAM_COPIES(planes)                                                                                                               \
   int rows(int count) thread { return count; }                                                                                             \
   void find(int simd, int lane) thread {}                                                                                                  \
   void copy(int first, int count, int copier, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) thread {              \
-    hold_rows<planes>(*this, first, count, copier, lane, memory, arrived);                                                                    \
+    resident_rows<planes>(*this, first, count, copier, lane, memory, arrived);                                                                    \
   }
 #else
 #define STREAM_COPIES(planes)

@@ -4,7 +4,7 @@
 #include "product.h"
 #include "mixture.h"
 #include "stream.h"
-#include "hold.h"
+#include "resident.h"
 // experts_choose and experts_join of experts.metal, for one token: the same buffers, the same results, weights that are all
 // copied to threadgroup memory.
 //
@@ -50,7 +50,7 @@ struct stream_lift {
                apart ? (plane ? vbiases[1] : vbiases[0]) : plane ? biases[1] : biases[0], (apart ? 0 : long(places[part - EXPERTS_SHARED]) * EXPERTS_N) + row, p);
   }
   void find(int simd, int lane) thread {
-    router_choose(logits, lane, simd, HOLD_SIMDS, list, list_places, count, keys, places);
+    router_choose(logits, lane, simd, RESIDENT_SIMDS, list, list_places, count, keys, places);
     if (base != 0) {
       port_release();
     } else if (simd == 0) {
@@ -59,7 +59,7 @@ struct stream_lift {
   }
   void copy(int first, int count, int copier, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) thread {
     NOUNROLL for (int strip = 0; strip * LIFT_PARTS < EXPERTS_PARTS; strip++) {
-      NOUNROLL for (int c = lane * HOLD_COPIERS + copier; c < LIFT_COPIES; c += 32 * HOLD_COPIERS) {
+      NOUNROLL for (int c = lane * RESIDENT_COPIERS + copier; c < LIFT_COPIES; c += 32 * RESIDENT_COPIERS) {
         const bool codes = c < 16;
         const int slot = codes ? c / 2 : (c - 16) / (2 * (1 + WEIGHT_BIASES)) * EXPERTS_SLOTS;
         const int at = slot % EXPERTS_SLOTS;
@@ -69,8 +69,8 @@ struct stream_lift {
         const int to = slot + c % 2 * 8;
         stream_place from;
         place(part, c % 2, from);
-        port_transfer_copy(codes ? hold_codes(memory, strip, to) : hold_affine(memory, strip, to) + biases * (16 * HOLD_SCALES),
-                           codes ? from.codes + at * HOLD_ROW : biases ? from.biases : from.scales, uint(codes ? HOLD_ROW : own * HOLD_SCALES), arrived + strip);
+        port_transfer_copy(codes ? resident_codes(memory, strip, to) : resident_affine(memory, strip, to) + biases * (16 * RESIDENT_SCALES),
+                           codes ? from.codes + at * RESIDENT_ROW : biases ? from.biases : from.scales, uint(codes ? RESIDENT_ROW : own * RESIDENT_SCALES), arrived + strip);
       }
     }
     if (base == 0 && copier == 0) mixture_scores(logits, expert_scales, gates, keys, places, 0, lane, scores);
@@ -83,7 +83,7 @@ struct stream_lift {
 };
 
 // arguments: experts_choose
-[[max_total_threads_per_threadgroup(PORT_BOUND(HOLD_SIMDS * 32, STREAM_ROOM))]]
+[[max_total_threads_per_threadgroup(PORT_BOUND(RESIDENT_SIMDS * 32, STREAM_ROOM))]]
 kernel void stream_choose(device const uint* w0 [[buffer(0)]],
                           device const WEIGHT_SCALE* scales0 [[buffer(1)]],
                           device const WEIGHT_SCALE* biases0 [[buffer(2)]],
@@ -143,7 +143,7 @@ kernel void stream_choose(device const uint* w0 [[buffer(0)]],
                          row,
                          own,
                          int(group.x) * EXPERTS_PARTS * EXPERTS_SLOTS};
-  hold_run<2>(product, int(group.x), int(thread_index), x, norm, x, memory, arrived, squares);
+  resident_run<2>(product, int(group.x), int(thread_index), x, norm, x, memory, arrived, squares);
 }
 
 // The parts' downs, side by side: a simdgroup for each part.
@@ -168,16 +168,16 @@ struct stream_fall {
   void find(int simd, int lane) thread {}
   void copy(int first, int count, int copier, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) thread {
     const int kinds = 2 + WEIGHT_BIASES;
-    NOUNROLL for (int c = lane * HOLD_COPIERS + copier; c < kinds * EXPERTS_PARTS; c += 32 * HOLD_COPIERS) {
+    NOUNROLL for (int c = lane * RESIDENT_COPIERS + copier; c < kinds * EXPERTS_PARTS; c += 32 * RESIDENT_COPIERS) {
       const int part = c / kinds;
       const int what = c % kinds;
       const bool apart = EXPERTS_SHARED && part == 0;
       const int expert = clamp(port_published(experts + part), 0, MATVEC_EXPERTS - 1);
       stream_place from;
       stream_row(apart ? v : w, apart ? vscales : scales, apart ? vbiases : biases, (apart ? 0 : long(expert) * EXPERTS_N) + first, from);
-      threadgroup uchar* affine = hold_affine(memory, 0, 0) + part * (16 * (1 + WEIGHT_BIASES) * HOLD_SCALES);
-      port_transfer_copy(what == 0 ? hold_codes(memory, 0, 16 * part) : affine + (what - 1) * (16 * HOLD_SCALES),
-                         what == 0 ? from.codes : what == 1 ? from.scales : from.biases, uint(count * (what == 0 ? HOLD_PITCH : HOLD_SCALES)), arrived);
+      threadgroup uchar* affine = resident_affine(memory, 0, 0) + part * (16 * (1 + WEIGHT_BIASES) * RESIDENT_SCALES);
+      port_transfer_copy(what == 0 ? resident_codes(memory, 0, 16 * part) : affine + (what - 1) * (16 * RESIDENT_SCALES),
+                         what == 0 ? from.codes : what == 1 ? from.scales : from.biases, uint(count * (what == 0 ? RESIDENT_PITCH : RESIDENT_SCALES)), arrived);
     }
   }
   void end(int row, thread const float* out) thread {
@@ -190,7 +190,7 @@ struct stream_fall {
 };
 
 // arguments: experts_join
-[[max_total_threads_per_threadgroup(PORT_BOUND(HOLD_SIMDS * 32, STREAM_ROOM))]]
+[[max_total_threads_per_threadgroup(PORT_BOUND(RESIDENT_SIMDS * 32, STREAM_ROOM))]]
 kernel void stream_join(device const uint* w [[buffer(0)]],
                         device const WEIGHT_SCALE* scales [[buffer(1)]],
                         device const WEIGHT_SCALE* biases [[buffer(2)]],
@@ -210,5 +210,5 @@ kernel void stream_join(device const uint* w [[buffer(0)]],
   TG_ARRAY(float, squares, STREAM_SQUARES);
   port_release();
   stream_fall product = {experts, w, scales, biases, v, vscales, vbiases, extra, y};
-  hold_run<1>(product, int(group.x), int(thread_index), x, (device const MATVEC_NORM_T*)x, scores, memory, arrived, squares);
+  resident_run<1>(product, int(group.x), int(thread_index), x, (device const MATVEC_NORM_T*)x, scores, memory, arrived, squares);
 }

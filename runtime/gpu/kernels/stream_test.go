@@ -73,7 +73,7 @@ func TestStreams(t *testing.T) {
 					require.Zero(t, l.Memory)
 				case first < 0:
 					first = i
-					require.Equal(t, name == "small", w.Stream.Held)
+					require.Equal(t, name == "small", w.Stream.Resident)
 					fallthrough
 				default:
 					require.Equal(t, [3]int{132, 1, 1}, l.Groups)
@@ -118,14 +118,14 @@ func TestStreamRefusals(t *testing.T) {
 		}, "matvec of 1 vectors of 512 columns in heads of 64: want one vector that is no sum, normed in heads of 8, 16, 32, 64 or 128"},
 		{func(v *kernels.MatVec, s *kernels.Stream) { v.K, v.N, s.Columns = 768, 63, 768 },
 			"stream [63]×768: [63] rows of 768 columns in strips of 16: scales do not begin at multiples of 16 bytes"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, s.Stages = true, 2 }, ""},
-		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, s.Stages = true, 1 },
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Resident, s.Stages = true, 2 }, ""},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Resident, s.Stages = true, 1 },
 			"stream [64]×512: tuning: 1 strips of 16 rows are held, there are 32 rows"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, s.Columns = true, 256 },
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Resident, s.Columns = true, 256 },
 			"stream [64]×512: tuning: strips of 16 rows of 256 columns are held, want 16 of 512"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, v.K, s.Columns = true, 768, 768 },
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Resident, v.K, s.Columns = true, 768, 768 },
 			"stream [64]×768: tuning: rows of 768 columns are held, whose scales do not take a multiple of 16 bytes"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, v.Sum = true, &kernels.VectorSum{} },
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Resident, v.Sum = true, &kernels.VectorSum{} },
 			"stream_sum_one [64]×512: tuning: weights that are held and a vector that is a sum"},
 	} {
 		v, s := product, good

@@ -100,12 +100,13 @@ func TestNearAttention(t *testing.T) {
 		other kernels.ChunkTuning
 		near  bool
 	}{
-		"itself":        {tiles, false},
-		"heads":         {kernels.ChunkTuning{Heads: 2, Rows: 1, Keys: 32, Columns: 256}, true},
-		"rows":          {kernels.ChunkTuning{Heads: 4, Rows: 2, Keys: 32, Columns: 256}, true},
-		"keys":          {kernels.ChunkTuning{Heads: 4, Rows: 1, Keys: 16, Columns: 256}, true},
-		"columns":       {kernels.ChunkTuning{Heads: 4, Rows: 1, Keys: 32, Columns: 128}, true},
-		"held":          {kernels.ChunkTuning{Heads: 4, Rows: 1, Keys: 32, Columns: 256, Held: true}, true},
+		"itself":  {tiles, false},
+		"heads":   {kernels.ChunkTuning{Heads: 2, Rows: 1, Keys: 32, Columns: 256}, true},
+		"rows":    {kernels.ChunkTuning{Heads: 4, Rows: 2, Keys: 32, Columns: 256}, true},
+		"keys":    {kernels.ChunkTuning{Heads: 4, Rows: 1, Keys: 16, Columns: 256}, true},
+		"columns": {kernels.ChunkTuning{Heads: 4, Rows: 1, Keys: 32, Columns: 128}, true},
+		"held": {kernels.ChunkTuning{Heads: 4, Rows: 1, Keys: 32, Columns: 256,
+			QueriesInRegisters: true}, true},
 		"rows and keys": {kernels.ChunkTuning{Heads: 4, Rows: 2, Keys: 16, Columns: 256}, false},
 	} {
 		require.Equal(t, c.near, tiles.Near(c.other), name)

@@ -21,12 +21,12 @@ func (t *Target) rounds() bool { return t.Precision == eval.Mixed && !t.Exact }
 
 // attention makes attention over caches the operation that has kernels, over queries that lie token by token.
 func attention(g *graph) {
-	var held map[*ir.Op]bool
+	var inPlace map[*ir.Op]bool
 	g.each(func(op *ir.Op) {
-		if held == nil {
-			held = plan.HeldLoads(g.m.Entry.Body)
+		if inPlace == nil {
+			inPlace = plan.InPlaceLoads(g.m.Entry.Body)
 		}
-		if cacheOf(op.Input("k"), held) != nil && cacheOf(op.Input("v"), held) != nil {
+		if cacheOf(op.Input("k"), inPlace) != nil && cacheOf(op.Input("v"), inPlace) != nil {
 			g.attention(op)
 		}
 	}, "cached_attention")

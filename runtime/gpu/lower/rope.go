@@ -97,12 +97,12 @@ func (g *graph) ropeHeads(op *ir.Op) bool {
 // ropeWrites makes the rotation of queries and keys and the writes of both caches one operation, where attention reads
 // what they write.
 func ropeWrites(g *graph) {
-	var held map[*ir.Op]bool
+	var inPlace map[*ir.Op]bool
 	g.each(func(op *ir.Op) {
-		if held == nil {
-			held = plan.HeldLoads(g.m.Entry.Body)
+		if inPlace == nil {
+			inPlace = plan.InPlaceLoads(g.m.Entry.Body)
 		}
-		k, v := cacheOf(op.Input("k"), held), cacheOf(op.Input("v"), held)
+		k, v := cacheOf(op.Input("k"), inPlace), cacheOf(op.Input("v"), inPlace)
 		if q := g.from(op.Input("q"), "rope_heads"); q != nil && k != nil && v != nil {
 			if w := g.writesOf(q, k, v); w != nil {
 				w.replace(g)
@@ -112,11 +112,11 @@ func ropeWrites(g *graph) {
 }
 
 // cacheOf is the load of the buffer whose content a value is, or nil.
-func cacheOf(v *ir.Value, held map[*ir.Op]bool) *ir.Op {
+func cacheOf(v *ir.Value, inPlace map[*ir.Op]bool) *ir.Op {
 	for v.Def != nil && v.Def.Def.Name == "astype" {
 		v = v.Def.Input("x")
 	}
-	if v.Def == nil || v.Def.Def.Name != "load" || !held[v.Def] || v.Type.Rank() != 4 {
+	if v.Def == nil || v.Def.Def.Name != "load" || !inPlace[v.Def] || v.Type.Rank() != 4 {
 		return nil
 	}
 	return v.Def

@@ -13,12 +13,12 @@ import (
 
 // rowsAttention makes attention of rows over blocks the operation that has kernels.
 func rowsAttention(g *graph) {
-	var held map[*ir.Op]bool
+	var inPlace map[*ir.Op]bool
 	g.each(func(op *ir.Op) {
-		if held == nil {
-			held = plan.HeldLoads(g.m.Entry.Body)
+		if inPlace == nil {
+			inPlace = plan.InPlaceLoads(g.m.Entry.Body)
 		}
-		if cacheOf(op.Input("k"), held) == nil || cacheOf(op.Input("v"), held) == nil {
+		if cacheOf(op.Input("k"), inPlace) == nil || cacheOf(op.Input("v"), inPlace) == nil {
 			return
 		}
 		attrs := ir.Attrs[ir.CachedAttentionAttrs](op)

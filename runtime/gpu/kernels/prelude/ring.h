@@ -6,7 +6,7 @@
 // Code, too, comes to a multiprocessor when it first runs there, behind all copies under way. So a turn is rehearsed, on zeros and
 // a stage that nothing is copied to yet, while there is nothing to do but to wait.
 
-#if !STREAM_HELD
+#if !STREAM_RESIDENT
 // Goes on by a segment.
 inline void ring_step(thread stream_strip& strip, thread int& segment, int most) {
   segment++;

@@ -1,5 +1,5 @@
 // Products of one vector with stored weights of 4 or 8 bits, for devices whose copies run beside their threads: what ring.h and
-// hold.h have in common.
+// resident.h have in common.
 //
 // A grid is as many threadgroups as there are multiprocessors, and its rows are spread evenly over them: while a kernel runs, each
 // multiprocessor has room for one threadgroup of the next. Where a grid has fewer, two of the next one's land on
@@ -52,8 +52,8 @@
 #ifndef STREAM_APART    // 1: rows are copied one by one, as they are where a stage has no whole rows
 #define STREAM_APART 0
 #endif
-#ifndef STREAM_HELD     // 1: all strips have a stage of their own, see hold.h
-#define STREAM_HELD 0
+#ifndef STREAM_RESIDENT     // 1: all strips have a stage of their own, see resident.h
+#define STREAM_RESIDENT 0
 #endif
 #ifndef STREAM_PIECE    // columns of a weight: less than K where the rows of several stand side by side
 #define STREAM_PIECE MATVEC_K
@@ -86,7 +86,7 @@
 #define STREAM_ROWS ((STREAM_UNITS + STREAM_GRID - 1) / STREAM_GRID * STREAM_UNIT)  // of a threadgroup at most
 
 // Where things stand in threadgroup memory: stages first, but where they are held.
-#if STREAM_HELD
+#if STREAM_RESIDENT
 #define STREAM_DIGITS 0
 #else
 #define STREAM_SCALES (STREAM_STAGES * STREAM_STAGE)      // shelves: [rows][groups], and the biases so

@@ -8,7 +8,7 @@ import (
 
 // heldUp is the first product of one token where its weights are held: of a part's rows every threadgroup has equally
 // many, or one fewer, which it counts as slots.
-func (e Experts) heldUp(s Stream) streamed {
+func (e Experts) residentUp(s Stream) streamed {
 	return streamed{Vectors: e.up(), Stream: s, planes: 2, rows: []int{s.Groups * e.Parts() * e.slots(s)}}
 }
 
@@ -16,12 +16,12 @@ func (e Experts) heldUp(s Stream) streamed {
 func (e Experts) slots(s Stream) int { return ceil(e.Inner, max(1, s.Groups)) }
 
 // heldDown is the second product of one token where its weights are held: the rows of its parts stand side by side.
-func (e Experts) heldDown(s Stream) streamed {
+func (e Experts) residentDown(s Stream) streamed {
 	return streamed{Vectors: e.down(), Stream: s, planes: 1, rows: []int{e.Hidden}, piece: e.Inner}
 }
 
 // checkHeld says why there are no kernels that hold the weights of so many tokens.
-func (e Experts) checkHeld(tokens int) error {
+func (e Experts) checkResident(tokens int) error {
 	switch {
 	case tokens != 1:
 		return fmt.Errorf("tuning: weights of %d tokens are held, want one", tokens)
@@ -33,9 +33,9 @@ func (e Experts) checkHeld(tokens int) error {
 
 // launchHeld is the dispatch of a kernel whose matrices have so many rows and columns. wrong is what else there is to
 // say against it.
-func (e Experts) launchHeld(kernel string, s streamed, tokens, rows, columns int, wrong error,
+func (e Experts) launchResident(kernel string, s streamed, tokens, rows, columns int, wrong error,
 	more ...any) (l Launch, err error) {
-	if err = e.checkHeld(tokens); err == nil {
+	if err = e.checkResident(tokens); err == nil {
 		err = wrong
 	}
 	if err == nil {
@@ -50,16 +50,16 @@ func (e Experts) launchHeld(kernel string, s streamed, tokens, rows, columns int
 	return l, nil
 }
 
-func (e Experts) launchHeldUp(t Tuning, tokens int) (Launch, error) {
-	s, slots := e.heldUp(t.Stream), e.slots(t.Stream)
+func (e Experts) launchResidentUp(t Tuning, tokens int) (Launch, error) {
+	s, slots := e.residentUp(t.Stream), e.slots(t.Stream)
 	var wrong error
 	switch {
 	case t.Stream.Groups < 1 || t.Stream.Groups > e.Inner:
 		wrong = fmt.Errorf("tuning: %d threadgroups for %d rows of a part", t.Stream.Groups, e.Inner)
-	case 8%slots != 0 || !t.Stream.Held:
+	case 8%slots != 0 || !t.Stream.Resident:
 		wrong = fmt.Errorf("tuning: %d rows of a part in a threadgroup, want 1, 2, 4 or 8 that are held", slots)
 	}
-	l, err := e.launchHeld("stream_choose", s, tokens, e.Inner, e.Hidden, wrong, "STREAM_LATE", true,
+	l, err := e.launchResident("stream_choose", s, tokens, e.Inner, e.Hidden, wrong, "STREAM_LATE", true,
 		"EXPERTS_ACTIVATION", int(e.Activation), "EXPERTS_SLOTS", slots)
 	if err != nil {
 		return l, err
@@ -69,14 +69,14 @@ func (e Experts) launchHeldUp(t Tuning, tokens int) (Launch, error) {
 	return l, nil
 }
 
-func (e Experts) launchHeldDown(t Tuning, tokens int) (Launch, error) {
-	s := e.heldDown(t.Stream)
+func (e Experts) launchResidentDown(t Tuning, tokens int) (Launch, error) {
+	s := e.residentDown(t.Stream)
 	var wrong error
-	if t.Stream.Simdgroups != e.Parts() || t.Stream.Stages != 1 || !t.Stream.Held || !e.Shared {
+	if t.Stream.Simdgroups != e.Parts() || t.Stream.Stages != 1 || !t.Stream.Resident || !e.Shared {
 		wrong = fmt.Errorf("tuning: %d simdgroups with %d strips, want one strip that is held and a simdgroup for each of %d parts, one of them shared", t.Stream.Simdgroups, t.Stream.Stages, e.Parts())
 	}
-	l, err := e.launchHeld("stream_join", s, tokens, e.Hidden, e.Inner, wrong, "STREAM_PIECE", e.Inner, "STREAM_SCORED",
-		true, "EXPERTS_RESIDUAL", e.Residual)
+	l, err := e.launchResident("stream_join", s, tokens, e.Hidden, e.Inner, wrong, "STREAM_PIECE", e.Inner,
+		"STREAM_SCORED", true, "EXPERTS_RESIDUAL", e.Residual)
 	if err != nil {
 		return l, err
 	}
@@ -88,21 +88,22 @@ func (e Experts) launchHeldDown(t Tuning, tokens int) (Launch, error) {
 const choiceMemory = 8 * (mostChosen + 36)
 
 // holds are the ways to hold the weights of one token on a machine, none where there are none.
-func (e Experts) holds(m Machine) (up, down []Tuning) {
-	if m.TransferMemory == 0 || m.Cores == 0 || !e.Shared || 3*e.Parts()*e.Inner*e.Hidden*e.Bits/8 < leastHeld(m) {
+func (e Experts) residentTunings(m Machine) (up, down []Tuning) {
+	if m.TransferMemory == 0 || m.Cores == 0 || !e.Shared || 3*e.Parts()*e.Inner*e.Hidden*e.Bits/8 < leastResident(m) {
 		return nil, nil
 	}
-	lift := Tuning{Stream: Stream{Groups: min(m.Cores, e.Inner), Strip: 16, Columns: e.Hidden, Held: true}}
+	lift := Tuning{Stream: Stream{Groups: min(m.Cores, e.Inner), Strip: 16, Columns: e.Hidden, Resident: true}}
 	lift.Stream.Stages = ceil(e.Parts()*e.slots(lift.Stream), 8)
-	for _, lift.Stream.Simdgroups = range heldSimdgroups {
-		if _, err := e.launchHeldUp(lift, 1); err == nil && e.heldUp(lift.Stream).fits(m, mostHeld, choiceMemory) {
+	for _, lift.Stream.Simdgroups = range residentSimdgroups {
+		if _, err := e.launchResidentUp(lift, 1); err == nil &&
+			e.residentUp(lift.Stream).fits(m, mostResident, choiceMemory) {
 			up = append(up, lift)
 			break
 		}
 	}
 	fall := Tuning{Stream: Stream{Groups: min(m.Cores, e.Hidden/16), Simdgroups: e.Parts(), Strip: 16,
-		Columns: e.Parts() * e.Inner, Stages: 1, Held: true}}
-	if _, err := e.launchHeldDown(fall, 1); err == nil && e.heldDown(fall.Stream).fits(m, smallHeld, 0) {
+		Columns: e.Parts() * e.Inner, Stages: 1, Resident: true}}
+	if _, err := e.launchResidentDown(fall, 1); err == nil && e.residentDown(fall.Stream).fits(m, smallResident, 0) {
 		down = append(down, fall)
 	}
 	return up, down

@@ -10,38 +10,37 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
-// This file holds calls that begin before the call before them was read: while one token is computed, the kernels of
-// the next are submitted, which find it on the device. Should another call be asked for, the one that began must not
-// count:
+// This file pipelines calls. While the device computes one token, the host submits the kernels of the next call, which
+// read that token on the device. If the caller then asks for another call, the early one must leave no trace:
 //
-//   - What kernels read of the host, their results, and states of recurrent layers are there twice, on two sides. A call reads
-//     the side of its turn and writes states and the next call's token to the other. The next turn is that side's, unless the call is undone.
-//   - Caches have a row for each position. The row of a call that does not count is written again by the one that does, before
-//     anything reads it.
+//   - The uniforms, the result and the recurrent states are double-buffered. A call reads one buffer of each pair and
+//     writes states and the next call's token to the other. Then the buffers swap, unless the early call is dropped.
+//   - A KV cache has a row for each position. The row that a dropped call wrote is overwritten by the call that takes
+//     its place, before anything reads it.
 
-// ahead is what a plan needs to be begun on the result of the call before.
-type ahead struct {
-	token  *slot   // among the uniforms: the token that is fed
-	states []*slot // those that it writes to the other side of
-	// ready says that there are two sides: the plan takes turns.
+// pipelining is what a plan needs so that it can be submitted before the call before it has ended.
+type pipelining struct {
+	token  *slot   // the uniform that holds the token
+	states []*slot // the states that are double-buffered
+	// ready says that the second buffers are allocated.
 	ready bool
-	// made are the buffers of the plan that readiness has brought; none says that there was no memory for them.
-	made []device.Buffer
-	none bool
+	// allocated are the buffers that the plan got for this. noMemory says that the device had no memory for them.
+	allocated []device.Buffer
+	noMemory  bool
 }
 
-// takesTurns reports whether a call of the plan reads one side and writes the other.
-func (p *boundPlan) takesTurns() bool { return p.ahead != nil && p.ahead.ready }
+// doubleBuffered reports whether a call of the plan reads one buffer of each pair and writes the other.
+func (p *boundPlan) doubleBuffered() bool { return p.pipelining != nil && p.pipelining.ready }
 
-// foresee finds out whether the plan can be begun on its own result: a call for one token that gives one, which a
-// kernel writes to where the next call's is read, and which changes nothing on the host.
-func (b *binder) foresee() *ahead {
+// planPipelining returns what the plan needs to be pipelined, or nil where it cannot be. It can be if it takes one
+// token, gives one token, a kernel writes that token to where the next call reads it, and no step runs on the host.
+func (b *binder) planPipelining() *pipelining {
 	p := b.plan
 	if !p.single() || len(p.inputs) == 0 || len(p.outputs) != 1 {
 		return nil
 	}
 	fed, out := p.inputs[0], p.outputs[0]
-	a := &ahead{}
+	a := &pipelining{}
 	if a.token, _ = p.uniforms.indexOf(fed); a.token == nil || b.uploaded[fed] != nil {
 		return nil
 	}
@@ -49,7 +48,7 @@ func (b *binder) foresee() *ahead {
 		return nil
 	}
 	if slices.ContainsFunc(p.hostValues, func(c *hostValue) bool { return slices.Contains(c.uses, fed) }) {
-		return nil // the host computes something of the token
+		return nil // a host value depends on the token
 	}
 	written := false
 	for _, s := range p.steps {
@@ -66,16 +65,16 @@ func (b *binder) foresee() *ahead {
 			}
 		}
 	}
-	if !written || !b.undoable(a) {
+	if !written || !b.repeatable(a) {
 		return nil
 	}
 	return a
 }
 
-// undoable reports whether what a call does to buffers can be undone: whole states are written to the other side, and
-// rows of caches, at a position that a call is told, are read by attention alone, which looks at no position behind its
-// own.
-func (b *binder) undoable(a *ahead) bool {
+// repeatable reports whether the effects of a dropped call vanish when another call takes its place. That holds for
+// states, which are double-buffered, and for cache rows that are written at a position from the call's inputs and read
+// by attention alone: attention does not look behind its own position.
+func (b *binder) repeatable(a *pipelining) bool {
 	caches := map[*ir.Buffer]bool{}
 	ops := b.plan.module.Entry.Body.Ops
 	for _, op := range ops {
@@ -119,38 +118,38 @@ func (b *binder) undoable(a *ahead) bool {
 	return ok
 }
 
-// begun is a call that was begun before it was asked for.
-type begun struct {
+// pending is a call that was submitted before the caller asked for it.
+type pending struct {
 	*call
-	token  int          // that the call before gave: the first input
-	inputs []eval.Value // the others count from 1 on
+	token  int          // the first input: the token that the call before gave
+	inputs []eval.Value // all inputs; element 0 is not used
 }
 
 // call is a call whose kernels were submitted.
 type call struct {
 	plan *boundPlan
-	// result is the token, of a plan that takes turns. Others are read out where they lie.
+	// result is the token of a double-buffered plan. It is nil for other plans, whose outputs are read where they lie.
 	result device.Fetch
 }
 
-// asked reports whether the call that was begun is the one with these inputs.
-func (x *instance) asked(entry int, inputs []eval.Value) bool {
-	if x.begun == nil || x.begun.call.plan.entry != entry || len(inputs) != len(x.begun.inputs) {
+// isPending reports whether the pending call is one of this entry with these inputs.
+func (x *instance) isPending(entry int, inputs []eval.Value) bool {
+	if x.pending == nil || x.pending.call.plan.entry != entry || len(inputs) != len(x.pending.inputs) {
 		return false
 	}
 	t := inputs[0].Tensor
-	if t == nil || len(t.I) != 1 || t.I[0] != int64(x.begun.token) {
+	if t == nil || len(t.I) != 1 || t.I[0] != int64(x.pending.token) {
 		return false
 	}
 	for i := 1; i < len(inputs); i++ {
-		if !sameInput(inputs[i], x.begun.inputs[i]) {
+		if !sameInput(inputs[i], x.pending.inputs[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-// sameInput compares inputs bit by bit.
+// sameInput compares two inputs bit by bit.
 func sameInput(a, b eval.Value) bool {
 	if a.Int != b.Int || (a.Tensor == nil) != (b.Tensor == nil) {
 		return false
@@ -163,30 +162,30 @@ func sameInput(a, b eval.Value) bool {
 		slices.EqualFunc(s.F, t.F, func(u, v float32) bool { return math.Float32bits(u) == math.Float32bits(v) })
 }
 
-// undo makes the call that was begun, if there is one, not have been: the turn is that of the side that it read.
-func (x *instance) undo() error {
-	if x.begun == nil {
+// dropPending drops the pending call, if there is one. The next call reads the same buffers as the dropped one did.
+func (x *instance) dropPending() error {
+	if x.pending == nil {
 		return nil
 	}
-	x.begun = nil
-	x.turn = 1 - x.turn
-	return x.exe.device.Wait() // what it uses may be freed
+	x.pending = nil
+	x.parity = 1 - x.parity
+	return x.exe.device.Wait() // its memory may be freed next
 }
 
-// submitted is a call of a plan whose kernels were just submitted.
+// submitted returns the call of a plan whose kernels were just submitted, and swaps the double buffers.
 func (x *instance) submitted(p *boundPlan) (*call, error) {
 	c := &call{plan: p}
-	if !p.takesTurns() {
+	if !p.doubleBuffered() {
 		return c, nil
 	}
 	var err error
 	buffer, offset := x.locate(p.outputs[0].slot)
 	c.result, err = buffer.Fetch(offset, 4)
-	x.turn = 1 - x.turn
+	x.parity = 1 - x.parity
 	return c, err
 }
 
-// token waits for the result of a call of a plan that takes turns.
+// token waits for the token of a call of a double-buffered plan.
 func (c *call) token() (*eval.Tensor, error) {
 	raw, err := c.result.Bytes()
 	if err != nil {
@@ -195,11 +194,11 @@ func (c *call) token() (*eval.Tensor, error) {
 	return c.plan.outputs[0].decode(raw)
 }
 
-// begin submits the call that is likely to follow one that was just submitted. Where its inputs are none for the same
-// plan, or not allowed, that is nothing to report: the call may never be asked for.
-func (x *instance) begin(after *call, inputs []eval.Value) error {
+// submitNext submits the call that is likely to follow one that was just submitted. Inputs that do not fit the same
+// plan are not an error: the call may never be asked for.
+func (x *instance) submitNext(after *call, inputs []eval.Value) error {
 	p := after.plan
-	if !p.takesTurns() || x.exe.observe != nil || len(inputs) != len(p.inputs) ||
+	if !p.doubleBuffered() || x.exe.observe != nil || len(inputs) != len(p.inputs) ||
 		eval.CheckInputs(x.exe.entries[p.entry].Entry, inputs) != nil {
 		return nil
 	}
@@ -212,9 +211,9 @@ func (x *instance) begin(after *call, inputs []eval.Value) error {
 	if p.compute() != nil {
 		return nil
 	}
-	// The kernel of the call before writes the token, which has the bytes up to the next word to itself: devices that
-	// share memory with the host may move whole lines of it.
-	token, content := p.ahead.token, p.uniforms.content[:p.uniforms.size]
+	// The kernel of the call before writes the token. No other uniform lies in the same aligned word: a device that
+	// shares memory with the host may move whole cache lines of it.
+	token, content := p.pipelining.token, p.uniforms.content[:p.uniforms.size]
 	buffer, _ := x.locate(token)
 	end := min(token.Offset+alignment, len(content))
 	if err := errors.Join(buffer.Place(0, content[:token.Offset]), buffer.Place(end, content[end:])); err != nil {
@@ -225,20 +224,20 @@ func (x *instance) begin(after *call, inputs []eval.Value) error {
 	}
 	c, err := x.submitted(p)
 	if err == nil {
-		x.begun = &begun{call: c, inputs: inputs}
+		x.pending = &pending{call: c, inputs: inputs}
 	}
 	return err
 }
 
-// pair gives a plan that can run ahead, and the states that it writes, their other side. Where there is no memory for
-// that the plan stays as it is.
-func (x *instance) pair(p *boundPlan) error {
-	a := p.ahead
-	if a == nil || a.ready || a.none || p.uniforms.size > device.MaxPlaced {
+// allocateSecond allocates the second buffers of a plan that can be pipelined, and of the states that it writes.
+// Without memory for them the plan stays single-buffered.
+func (x *instance) allocateSecond(p *boundPlan) error {
+	a := p.pipelining
+	if a == nil || a.ready || a.noMemory || p.uniforms.size > device.MaxPlaced {
 		return nil
 	}
 	for _, s := range x.states {
-		if s.slot != nil && s.slot.other != nil && !slices.Contains(a.states, s.slot) {
+		if s.slot != nil && s.slot.second != nil && !slices.Contains(a.states, s.slot) {
 			return nil
 		}
 	}
@@ -255,7 +254,7 @@ func (x *instance) pair(p *boundPlan) error {
 	}
 	others := make([]device.Buffer, len(a.states))
 	for i, s := range a.states {
-		if s.other == nil {
+		if s.second == nil {
 			others[i] = alloc(s.Size, false)
 		}
 	}
@@ -268,7 +267,7 @@ func (x *instance) pair(p *boundPlan) error {
 	}
 	second := alloc(out.Offset+out.Size, host)
 	if failed != nil {
-		a.none = true
+		a.noMemory = true
 		var errs []error
 		for _, m := range made {
 			errs = append(errs, x.free(m))
@@ -279,19 +278,19 @@ func (x *instance) pair(p *boundPlan) error {
 		if others[i] == nil {
 			continue
 		}
-		if s.other = others[i]; x.turn == 1 {
-			s.buffer, s.other = s.other, s.buffer
+		if s.second = others[i]; x.parity == 1 {
+			s.buffer, s.second = s.second, s.buffer
 		}
 	}
 	for _, s := range p.uniforms.slots {
-		s.other = uniforms
+		s.second = uniforms
 	}
 	if !host {
 		out.Offset = 0
 	}
-	out.buffer, out.other = first, second
-	a.made, a.ready = made[states:], true
-	// What was recorded knows one side only, and uniforms that are placed must not come before the zeros of their
-	// buffer.
+	out.buffer, out.second = first, second
+	a.allocated, a.ready = made[states:], true
+	// The recorded sequences name single buffers. And the zeros of the new uniform buffer must be written before the
+	// host places uniforms in it.
 	return errors.Join(x.exe.device.Wait(), p.forget())
 }

@@ -14,69 +14,69 @@
 #define STREAM_LATE 0
 #endif
 
-#if STREAM_HELD
-#define HOLD_SIMDS ((STREAM_SIMDS + 4) / 4 * 4)                                                             // registers are those of a multiple of four
-#define HOLD_COPIERS (HOLD_SIMDS - STREAM_SIMDS)
-#define HOLD_STRIPS STREAM_STAGES
-#define HOLD_ROW (STREAM_PIECE * WEIGHT_BITS / 8)                                                           // bytes of a row of a piece
-#define HOLD_PITCH (HOLD_ROW + (STREAM_PIECE < MATVEC_K ? 0 : STREAM_BETWEEN))                              // rows meet different banks
-#define HOLD_CODES (STREAM_PIECE < MATVEC_K ? 16 * MATVEC_K * WEIGHT_BITS / 8 : 16 * HOLD_PITCH)            // bytes of a strip: [pieces][16][PITCH]
-#define HOLD_SCALES (STREAM_PIECE / WEIGHT_GROUP * int(sizeof(WEIGHT_SCALE)))                               // bytes of a row of a piece
-#define HOLD_AFFINE (16 * (1 + WEIGHT_BIASES) * STREAM_AFFINE)                                              // of a strip: [pieces][scales, biases][16][SCALES]
-#define HOLD_BEGIN ((STREAM_MEMORY(STREAM_PLANES) + 127) / 128 * 128)                                       // where the strips' codes stand, then their scales
-#define HOLD_MEMORY (HOLD_BEGIN + HOLD_STRIPS * (HOLD_CODES + HOLD_AFFINE))
-#define HOLD_PACE 2                                                                                         // strips under way
+#if STREAM_RESIDENT
+#define RESIDENT_SIMDS ((STREAM_SIMDS + 4) / 4 * 4)                                                             // registers are those of a multiple of four
+#define RESIDENT_COPIERS (RESIDENT_SIMDS - STREAM_SIMDS)
+#define RESIDENT_STRIPS STREAM_STAGES
+#define RESIDENT_ROW (STREAM_PIECE * WEIGHT_BITS / 8)                                                           // bytes of a row of a piece
+#define RESIDENT_PITCH (RESIDENT_ROW + (STREAM_PIECE < MATVEC_K ? 0 : STREAM_BETWEEN))                              // rows meet different banks
+#define RESIDENT_CODES (STREAM_PIECE < MATVEC_K ? 16 * MATVEC_K * WEIGHT_BITS / 8 : 16 * RESIDENT_PITCH)            // bytes of a strip: [pieces][16][PITCH]
+#define RESIDENT_SCALES (STREAM_PIECE / WEIGHT_GROUP * int(sizeof(WEIGHT_SCALE)))                               // bytes of a row of a piece
+#define RESIDENT_AFFINE (16 * (1 + WEIGHT_BIASES) * STREAM_AFFINE)                                              // of a strip: [pieces][scales, biases][16][SCALES]
+#define RESIDENT_BEGIN ((STREAM_MEMORY(STREAM_PLANES) + 127) / 128 * 128)                                       // where the strips' codes stand, then their scales
+#define RESIDENT_MEMORY (RESIDENT_BEGIN + RESIDENT_STRIPS * (RESIDENT_CODES + RESIDENT_AFFINE))
+#define RESIDENT_PACE 2                                                                                         // strips under way
 
 // What is multiplied side by side, so that one waits for less: strips, and 128 columns each of so many units.
-#define HOLD_TURN (HOLD_STRIPS > 1 ? 2 : 1)
-#define HOLD_UNITS (STREAM_OWN * HOLD_TURN)
-#define HOLD_SIDE (HOLD_UNITS % 2 == 0 ? 2 : 1)
+#define RESIDENT_TURN (RESIDENT_STRIPS > 1 ? 2 : 1)
+#define RESIDENT_UNITS (STREAM_OWN * RESIDENT_TURN)
+#define RESIDENT_SIDE (RESIDENT_UNITS % 2 == 0 ? 2 : 1)
 
 // Where slot number slot of a strip stands, and where its scales do. In pairs of weights the second one's slots are 8 to 15.
-inline threadgroup uchar* hold_codes(threadgroup uchar* memory, int strip, int slot) { return memory + HOLD_BEGIN + strip * HOLD_CODES + slot * HOLD_PITCH; }
-inline threadgroup uchar* hold_affine(threadgroup uchar* memory, int strip, int slot) {
-  return memory + HOLD_BEGIN + HOLD_STRIPS * HOLD_CODES + strip * HOLD_AFFINE + slot * HOLD_SCALES;
+inline threadgroup uchar* resident_codes(threadgroup uchar* memory, int strip, int slot) { return memory + RESIDENT_BEGIN + strip * RESIDENT_CODES + slot * RESIDENT_PITCH; }
+inline threadgroup uchar* resident_affine(threadgroup uchar* memory, int strip, int slot) {
+  return memory + RESIDENT_BEGIN + RESIDENT_STRIPS * RESIDENT_CODES + strip * RESIDENT_AFFINE + slot * RESIDENT_SCALES;
 }
 
 // Has rows copied, count of each plane from row first on: row r of a strip's by copier r % COPIERS.
 template <int PLANES, class Product>
-inline void hold_rows(thread Product& product, int first, int count, int copier, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) {
+inline void resident_rows(thread Product& product, int first, int count, int copier, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) {
   for (int strip = 0; strip * (16 / PLANES) < count; strip++) {
-    if (strip >= HOLD_PACE) port_transfer_wait(arrived + (strip - HOLD_PACE), 0);
-    const int r = lane * HOLD_COPIERS + copier;
+    if (strip >= RESIDENT_PACE) port_transfer_wait(arrived + (strip - RESIDENT_PACE), 0);
+    const int r = lane * RESIDENT_COPIERS + copier;
     const int row = strip * (16 / PLANES) + r / PLANES;
     const int slot = PLANES == 1 ? r : r / 2 + r % 2 * 8;
     const bool is = r < 16 && row < count;
     stream_place from;
     product.place(first + min(row, count - 1), PLANES == 1 ? 0 : r % 2, from);
-    threadgroup uchar* affine = hold_affine(memory, strip, slot);
-    if (is) port_transfer_copy(affine, from.scales, HOLD_SCALES, arrived + strip);
+    threadgroup uchar* affine = resident_affine(memory, strip, slot);
+    if (is) port_transfer_copy(affine, from.scales, RESIDENT_SCALES, arrived + strip);
     simdgroup_barrier(mem_flags::mem_none);
 #if WEIGHT_BIASES
-    if (is) port_transfer_copy(affine + 16 * HOLD_SCALES, from.biases, HOLD_SCALES, arrived + strip);
+    if (is) port_transfer_copy(affine + 16 * RESIDENT_SCALES, from.biases, RESIDENT_SCALES, arrived + strip);
     simdgroup_barrier(mem_flags::mem_none);
 #endif
-    if (is) port_transfer_copy(hold_codes(memory, strip, slot), from.codes, HOLD_ROW, arrived + strip);
+    if (is) port_transfer_copy(resident_codes(memory, strip, slot), from.codes, RESIDENT_ROW, arrived + strip);
     simdgroup_barrier(mem_flags::mem_none);
   }
 }
 
-// Adds the products of a simdgroup's columns of HOLD_TURN strips with a lane's rows, one of every eight, to sums.
-inline void hold_multiply(threadgroup const uchar* const thread* codes, threadgroup const uchar* const thread* affine, threadgroup const uchar* memory, int simd, int lane,
+// Adds the products of a simdgroup's columns of RESIDENT_TURN strips with a lane's rows, one of every eight, to sums.
+inline void resident_multiply(threadgroup const uchar* const thread* codes, threadgroup const uchar* const thread* affine, threadgroup const uchar* memory, int simd, int lane,
                           thread const stream_columns* kept, thread float* sums) {
   const int row = lane / 4;
   const int quarter = lane % 4;
   const uint mask = 0x0f0f0f0fu;
-  UNROLL for (int first = 0; first < HOLD_UNITS; first += HOLD_SIDE) {
-    uint4 words[HOLD_SIDE][2][WEIGHT_BITS / 4];
-    float scale[HOLD_SIDE][2];
-    float bias[HOLD_SIDE][2];
-    stream_columns columns[HOLD_SIDE];
-    int low[HOLD_SIDE][4];   // of codes of 4 bits those of even columns, which are worth 16
-    int high[HOLD_SIDE][4];  // and those of odd ones, as they stand in their bytes
-    UNROLL for (int u = 0; u < HOLD_SIDE; u++) {
-      const int own = (first + u) / HOLD_TURN;
-      const int t = (first + u) % HOLD_TURN;
+  UNROLL for (int first = 0; first < RESIDENT_UNITS; first += RESIDENT_SIDE) {
+    uint4 words[RESIDENT_SIDE][2][WEIGHT_BITS / 4];
+    float scale[RESIDENT_SIDE][2];
+    float bias[RESIDENT_SIDE][2];
+    stream_columns columns[RESIDENT_SIDE];
+    int low[RESIDENT_SIDE][4];   // of codes of 4 bits those of even columns, which are worth 16
+    int high[RESIDENT_SIDE][4];  // and those of odd ones, as they stand in their bytes
+    UNROLL for (int u = 0; u < RESIDENT_SIDE; u++) {
+      const int own = (first + u) / RESIDENT_TURN;
+      const int t = (first + u) % RESIDENT_TURN;
 #if STREAM_KEEP
       columns[u] = kept[own];
 #else
@@ -87,12 +87,12 @@ inline void hold_multiply(threadgroup const uchar* const thread* codes, threadgr
       const int column = at % STREAM_PIECE + quarter * 32;
       UNROLL for (int h = 0; h < 2; h++) {
         const int slot = row + 8 * h;
-        threadgroup const uint4* from = (threadgroup const uint4*)(codes[t] + (piece * 16 + slot) * HOLD_PITCH + column * WEIGHT_BITS / 8);
+        threadgroup const uint4* from = (threadgroup const uint4*)(codes[t] + (piece * 16 + slot) * RESIDENT_PITCH + column * WEIGHT_BITS / 8);
         UNROLL for (int i = 0; i < WEIGHT_BITS / 4; i++) words[u][h][i] = from[i];
-        threadgroup const uchar* scales = affine[t] + (piece * (1 + WEIGHT_BIASES) * 16 + slot) * HOLD_SCALES + column / WEIGHT_GROUP * int(sizeof(WEIGHT_SCALE));
+        threadgroup const uchar* scales = affine[t] + (piece * (1 + WEIGHT_BIASES) * 16 + slot) * RESIDENT_SCALES + column / WEIGHT_GROUP * int(sizeof(WEIGHT_SCALE));
         scale[u][h] = float(*(threadgroup const WEIGHT_SCALE*)scales);
 #if WEIGHT_BIASES
-        bias[u][h] = float(*(threadgroup const WEIGHT_SCALE*)(scales + 16 * HOLD_SCALES));
+        bias[u][h] = float(*(threadgroup const WEIGHT_SCALE*)(scales + 16 * RESIDENT_SCALES));
 #else
         bias[u][h] = scale[u][h] * -float(1 << (WEIGHT_BITS - 1));
 #endif
@@ -103,7 +103,7 @@ inline void hold_multiply(threadgroup const uchar* const thread* codes, threadgr
       }
     }
     UNROLL for (int i = 0; i < 2; i++) {
-      UNROLL for (int u = 0; u < HOLD_SIDE; u++) {
+      UNROLL for (int u = 0; u < RESIDENT_SIDE; u++) {
         thread const uint* d = columns[u].digits + 4 * i;
 #if WEIGHT_BITS == 4
         const uint a0 = words[u][0][0][2 * i];
@@ -119,8 +119,8 @@ inline void hold_multiply(threadgroup const uchar* const thread* codes, threadgr
       }
     }
     const int worth = WEIGHT_BITS == 4 ? 16 : 1;
-    UNROLL for (int u = 0; u < HOLD_SIDE; u++) {
-      const int t = (first + u) % HOLD_TURN;
+    UNROLL for (int u = 0; u < RESIDENT_SIDE; u++) {
+      const int t = (first + u) % RESIDENT_TURN;
       const float factor = columns[u].factor * (1.0f / worth);
       UNROLL for (int h = 0; h < 2; h++) {
         const int upper = low[u][2 * h] * worth + high[u][2 * h];
@@ -133,12 +133,12 @@ inline void hold_multiply(threadgroup const uchar* const thread* codes, threadgr
 
 // Runs a product.
 template <int PLANES, class Product>
-inline void hold_run(thread Product& product, int group, int thread_index, device const float* x, device const MATVEC_NORM_T* norm,
+inline void resident_run(thread Product& product, int group, int thread_index, device const float* x, device const MATVEC_NORM_T* norm,
                      device const float* gate, threadgroup uchar* memory, threadgroup port_transfer* arrived, threadgroup float* squares) {
-  static_assert(PLANES != STREAM_PLANES || HOLD_MEMORY <= STREAM_BYTES, "STREAM_BYTES");
+  static_assert(PLANES != STREAM_PLANES || RESIDENT_MEMORY <= STREAM_BYTES, "STREAM_BYTES");
   static_assert(STREAM_SEGMENTS == 1 && STREAM_STRIP == 16, "STREAM_STRIP");
   static_assert(!MATVEC_SUM, "a vector that is a sum");
-  static_assert(STREAM_FLUSH == HOLD_STRIPS * 16 / STREAM_PLANES, "STREAM_FLUSH");
+  static_assert(STREAM_FLUSH == RESIDENT_STRIPS * 16 / STREAM_PLANES, "STREAM_FLUSH");
   const int lane = thread_index % 32;
   const int simd = simd_broadcast_first(thread_index / 32);  // as a compiler then knows, lanes do not part
   const bool multiplies = simd < STREAM_SIMDS;
@@ -148,7 +148,7 @@ inline void hold_run(thread Product& product, int group, int thread_index, devic
   const int strips = (count + each - 1) / each;
   if (thread_index < 8) ((threadgroup uint*)(memory + STREAM_ZEROS))[thread_index] = 0u;
   if (thread_index == 0) {
-    port_transfer_init(arrived, HOLD_STRIPS);
+    port_transfer_init(arrived, RESIDENT_STRIPS);
     for (int s = 0; s < strips; s++) {
       const int rows = product.rows(min(each, count - s * each));
       port_transfer_expect(arrived + s, uint(PLANES * rows * (STREAM_ROW + (1 + WEIGHT_BIASES) * STREAM_AFFINE)));
@@ -174,30 +174,30 @@ inline void hold_run(thread Product& product, int group, int thread_index, devic
 #endif
   }
   if (STREAM_LATE) {
-    product.find((simd + HOLD_COPIERS) % HOLD_SIMDS, lane);
+    product.find((simd + RESIDENT_COPIERS) % RESIDENT_SIMDS, lane);
     if (!multiplies) product.copy(first, count, simd - STREAM_SIMDS, lane, memory, arrived);
   }
 #if !PORT_TRANSFERS
   threadgroup_barrier(mem_flags::mem_threadgroup);
 #endif
   threadgroup float* kept = (threadgroup float*)(memory + STREAM_SUMS);
-  NOUNROLL for (int s = 0; multiplies && s < strips; s += HOLD_TURN) {
-    float sums[2 * HOLD_TURN];
-    threadgroup const uchar* codes[HOLD_TURN];
-    threadgroup const uchar* affine[HOLD_TURN];
-    UNROLL for (int t = 0; t < HOLD_TURN; t++) {
+  NOUNROLL for (int s = 0; multiplies && s < strips; s += RESIDENT_TURN) {
+    float sums[2 * RESIDENT_TURN];
+    threadgroup const uchar* codes[RESIDENT_TURN];
+    threadgroup const uchar* affine[RESIDENT_TURN];
+    UNROLL for (int t = 0; t < RESIDENT_TURN; t++) {
       const int strip = min(s + t, strips - 1);
-      codes[t] = hold_codes(memory, strip, 0);
-      affine[t] = hold_affine(memory, strip, 0);
+      codes[t] = resident_codes(memory, strip, 0);
+      affine[t] = resident_affine(memory, strip, 0);
       sums[2 * t] = 0.0f;
       sums[2 * t + 1] = 0.0f;
       port_transfer_wait(arrived + strip, 0);
     }
-    hold_multiply(codes, affine, memory, simd, lane, columns, sums);
-    UNROLL for (int i = 0; i < 2 * HOLD_TURN; i++) sums[i] += simd_shuffle_xor(sums[i], 1);
-    UNROLL for (int i = 0; i < 2 * HOLD_TURN; i++) sums[i] += simd_shuffle_xor(sums[i], 2);
+    resident_multiply(codes, affine, memory, simd, lane, columns, sums);
+    UNROLL for (int i = 0; i < 2 * RESIDENT_TURN; i++) sums[i] += simd_shuffle_xor(sums[i], 1);
+    UNROLL for (int i = 0; i < 2 * RESIDENT_TURN; i++) sums[i] += simd_shuffle_xor(sums[i], 2);
     // Slots without a row have any sums, which nobody reads.
-    UNROLL for (int i = 0; i < 2 * HOLD_TURN; i++) {
+    UNROLL for (int i = 0; i < 2 * RESIDENT_TURN; i++) {
       const int at = min(s + i / 2, strips - 1) * each + lane / 4 + (PLANES == 1 ? i % 2 * 8 : 0);
       if (lane % 4 == 0) kept[((PLANES == 1 ? 0 : i % 2) * STREAM_SIMDS + simd) * STREAM_FLUSH + at] = sums[i];
     }

@@ -7,19 +7,20 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// maxDelivered is the size of results, in bytes, that kernels write to the host's memory: of a token.
-const maxDelivered = 64
+// maxHostResult is the size in bytes of the largest result that kernels write directly to the host's memory: a token is
+// one.
+const maxHostResult = 64
 
-// deliver places results of a few bytes in the host's memory, where the device can write to it: to copy them there
-// afterwards takes longer than the kernel that makes them.
-func (b *binder) deliver() {
+// placeResults places small results in host memory that the device can write to. A copy of a few bytes after the kernel
+// takes longer than the kernel.
+func (b *binder) placeResults() {
 	d, ok := b.x.exe.device.(device.HostWriter)
 	if !ok {
 		return
 	}
 	var small []*slot
 	for _, v := range b.plan.outputs {
-		if v.place == onDevice && v.slot.Size <= maxDelivered && slices.Contains(b.Slots, &v.slot.Slot) &&
+		if v.place == onDevice && v.slot.Size <= maxHostResult && slices.Contains(b.Slots, &v.slot.Slot) &&
 			!slices.Contains(small, v.slot) && b.plan.kernelsWrite(v.slot) {
 			small = append(small, v.slot)
 		}
@@ -30,7 +31,7 @@ func (b *binder) deliver() {
 	}
 	m, err := d.NewHostBuffer(len(small) * alignment)
 	if err != nil {
-		return // the arena does, too
+		return // results then stay in the arena
 	}
 	b.x.buffers, b.plan.results = append(b.x.buffers, m), m
 	for i, s := range small {
@@ -39,7 +40,7 @@ func (b *binder) deliver() {
 	}
 }
 
-// kernelsWrite reports whether kernels write a slot, and neither the host does nor do others read it.
+// kernelsWrite reports whether a kernel, not the host, writes this slot, and nothing in the plan reads it.
 func (p *boundPlan) kernelsWrite(of *slot) bool {
 	if of.First == plan.Never || p.steps[of.First].host != nil {
 		return false

@@ -6,16 +6,16 @@ import "fmt"
 // KB, has room for no second one of the same kernel where it has several strips, and beside such a one for one of a
 // kernel that has one.
 const (
-	largeHeld = 116 << 10
-	smallHeld = 88 << 10
+	largeResident = 116 << 10
+	smallResident = 88 << 10
 )
 
 // leastHeld is the size of codes from which on holding them is worth measuring on a machine: of a smaller product
 // little is waited for.
-func leastHeld(m Machine) int { return m.TransferLeast / 16 }
+func leastResident(m Machine) int { return m.TransferLeast / 16 }
 
 // checkHeld says why there is no such kernel, of a product that can be streamed else.
-func (s streamed) checkHeld() error {
+func (s streamed) checkResident() error {
 	switch {
 	case s.Sum != nil:
 		return fmt.Errorf("tuning: weights that are held and a vector that is a sum")
@@ -31,8 +31,8 @@ func (s streamed) checkHeld() error {
 	return nil
 }
 
-// heldMemory is what HOLD_MEMORY in prelude/hold.h is.
-func (s streamed) heldMemory() int {
+// heldMemory is what RESIDENT_MEMORY in prelude/resident.h is.
+func (s streamed) residentMemory() int {
 	row := s.K*s.Bits/8 + s.affine()
 	if s.piece == 0 {
 		row += s.between()
@@ -43,29 +43,29 @@ func (s streamed) heldMemory() int {
 // asked is the memory that the launch asks for.
 func (s streamed) asked() int {
 	switch {
-	case !s.Held:
+	case !s.Resident:
 		return s.memory()
 	case s.Stages > 1:
-		return max(s.memory(), largeHeld)
+		return max(s.memory(), largeResident)
 	}
-	return max(s.memory(), smallHeld)
+	return max(s.memory(), smallResident)
 }
 
 // heldRoom is the number of threadgroups that are to have registers on a multiprocessor: 2 of twelve simdgroups.
-func (s streamed) heldRoom() int { return max(1, 24*32/s.threads()) }
+func (s streamed) residentRoom() int { return max(1, 24*32/s.threads()) }
 
 // heldSimdgroups are the numbers of simdgroups worth measuring, the best first.
-var heldSimdgroups = []int{8, 7, 6, 5, 4, 16}
+var residentSimdgroups = []int{8, 7, 6, 5, 4, 16}
 
 // holds are the ways worth measuring to hold a product's strips on a machine.
-func (s streamed) holds(m Machine) (out []Tuning) {
-	if !s.worth(m, leastHeld(m)) {
+func (s streamed) residentTunings(m Machine) (out []Tuning) {
+	if !s.worth(m, leastResident(m)) {
 		return nil
 	}
-	s.Groups, s.Strip, s.Columns, s.Held = min(m.Cores, s.all()/s.unit()), 16, s.K, true
+	s.Groups, s.Strip, s.Columns, s.Resident = min(m.Cores, s.all()/s.unit()), 16, s.K, true
 	s.Stages = ceil(s.most(), s.strip())
-	for _, s.Simdgroups = range heldSimdgroups {
-		if s.check() == nil && s.fits(m, mostHeld, 0) && len(out) < 2 {
+	for _, s.Simdgroups = range residentSimdgroups {
+		if s.check() == nil && s.fits(m, mostResident, 0) && len(out) < 2 {
 			out = append(out, Tuning{Stream: s.Stream})
 		}
 	}
@@ -79,4 +79,4 @@ func (s streamed) fits(m Machine, most, more int) bool {
 }
 
 // mostHeld is the memory beside which a kernel of one strip has room.
-const mostHeld = 228<<10 - smallHeld - 4<<10
+const mostResident = 228<<10 - smallResident - 4<<10

@@ -50,7 +50,7 @@ func (f *follower) follow(n int) {
 	f.Helper()
 	for range n {
 		f.feed(1, f.token)
-		require.True(f, gpu.Begun(f.ahead))
+		require.True(f, gpu.Pending(f.ahead))
 	}
 }
 
@@ -61,7 +61,7 @@ func (f *follower) snapshots() (plain, ahead []engine.State) {
 	require.NoError(f, err)
 	ahead, err = f.ahead.(engine.Stateful).Snapshot()
 	require.NoError(f, err)
-	require.False(f, gpu.Begun(f.ahead))
+	require.False(f, gpu.Pending(f.ahead))
 	for i, op := range plain {
 		if writtenWhole(f.module, op.Buffer) {
 			require.Equal(f, plain[i], ahead[i])
@@ -105,17 +105,17 @@ func TestAhead(t *testing.T) {
 				return out
 			}
 			f.feed(1, prompt(20)...) // a prompt's plan begins nothing
-			require.False(t, gpu.Begun(f.ahead))
+			require.False(t, gpu.Pending(f.ahead))
 			f.follow(4)
 			f.feed(0, f.token) // asked for, and nothing to follow
-			require.False(t, gpu.Begun(f.ahead))
+			require.False(t, gpu.Pending(f.ahead))
 			f.follow(2)
 			f.feed(1, (f.token+1)%200) // another token than the one that was given
-			require.True(t, gpu.Begun(f.ahead))
+			require.True(t, gpu.Pending(f.ahead))
 			f.feed(0, prompt(11)...) // a prompt
 			f.follow(2)
 			f.feed(2, f.token) // of two tokens nothing is begun
-			require.False(t, gpu.Begun(f.ahead))
+			require.False(t, gpu.Pending(f.ahead))
 			f.follow(1)
 			f.feed(1, f.token, 9, 8) // begins with the token, but goes on
 			for _, n := range []int{20, 33, 60, 1} {
@@ -157,7 +157,7 @@ func TestAheadOfNoToken(t *testing.T) {
 	require.NoError(t, err)
 	_, err = i.(engine.Ahead).RunAhead(t.Context(), fusetest.Inputs(m, 0, 1), fusetest.Inputs(m, 1, 1))
 	require.NoError(t, err)
-	require.False(t, gpu.Begun(i))
+	require.False(t, gpu.Pending(i))
 	require.NoError(t, i.Close())
 	require.NoError(t, exe.Close())
 }

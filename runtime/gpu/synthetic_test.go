@@ -38,9 +38,9 @@ func TestPositions(t *testing.T) {
 		a := kernels.Attention{Slots: c.slots, Window: c.window}
 		require.Equal(t, c.want, positionsOf(a, c.tokens), name)
 		step := atPositions(operand{size: 8}, a, c.tokens)
-		require.Equal(t, c.want, step.example.positions, name)
+		require.Equal(t, c.want, step.synthetic.positions, name)
 		for i := range 2 * len(c.want) {
-			content := step.example.content(i)
+			content := step.synthetic.content(i)
 			require.Len(t, content, step.size)
 			require.EqualValues(t, c.tokens, binary.LittleEndian.Uint32(content))
 			require.EqualValues(t, c.want[i%len(c.want)], binary.LittleEndian.Uint32(content[4:]))

@@ -43,7 +43,7 @@ func TestWindow(t *testing.T) {
 		for _, i := range c.product {
 			of[steps[i]] = true
 		}
-		from, to := window(steps, func(s *step) bool { return of[s] })
+		from, to := benchmarkRange(steps, func(s *step) bool { return of[s] })
 		require.Equal(t, [2]int{c.from, c.to}, [2]int{from, to}, name)
 	}
 }
