@@ -2,8 +2,8 @@ package engine
 
 import "fmt"
 
-// AbandonedError is the error of a call that its context ended after it had begun: buffers of the instance may be
-// written in part. See [Instance].
+// AbandonedError is the error of a call that was stopped because its context ended. Buffers of the instance may be half
+// written: see [Instance].
 type AbandonedError struct {
 	// Cause is the context's error: context.Canceled or context.DeadlineExceeded.
 	Cause error
@@ -13,5 +13,5 @@ func (e *AbandonedError) Error() string {
 	return fmt.Sprintf("the call was abandoned before its end: %v", e.Cause)
 }
 
-// Unwrap is the context's error.
+// Unwrap returns the context's error.
 func (e *AbandonedError) Unwrap() error { return e.Cause }

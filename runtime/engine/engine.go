@@ -7,7 +7,7 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// Options are what an engine is asked for.
+// Options are the options of Engine.Compile.
 type Options struct {
 	// Precision says where floating-point results are rounded.
 	Precision eval.Precision
@@ -15,20 +15,20 @@ type Options struct {
 	Threads int
 	// Exact keeps activations in float32 where an engine would round them for speed.
 	Exact bool
-	// Deterministic makes the results of a row of a call of many sequences the same to the bit whatever other rows are
-	// in the call. An engine whose kernels follow from the number of rows is [RowsOfCalls].
+	// Deterministic makes the results of a row in a call of many sequences independent, to the bit, of the other rows
+	// in the call. See [RowsOfCalls] for engines whose kernels depend on the number of rows.
 	Deterministic bool
-	// NoTune takes the default of every kernel where an engine would measure once which way to divide its work is the
-	// fastest on this machine.
+	// NoTune keeps the default launch of every kernel. Otherwise an engine may measure once per machine which variant
+	// is the fastest.
 	NoTune bool
-	// DisablePasses names passes of the runtime's table that do not run, to measure what they are worth; see Lowerer.
+	// DisablePasses names passes of the runtime's table that are not run, to measure what they gain; see Lowerer.
 	DisablePasses []string
 	// VerifyIR runs the verifier after every pass of that table, not only at the end.
 	VerifyIR bool
-	// Observe is told of every step that ran, on the goroutine of the call; nil costs nothing. Instances that
-	// run at the same time call it at the same time. An engine that has no steps does not call it.
+	// Observe is called after every step, on the goroutine of the call. Nil costs nothing. Instances that run at the
+	// same time call it at the same time. An engine that has no steps does not call it.
 	Observe func(*Step)
-	// Warn is told what runs otherwise than asked for; nil prints to stderr.
+	// Warn is called where something does not run as was asked for. Nil prints to stderr.
 	Warn func(text string)
 }
 
@@ -40,35 +40,35 @@ type Engine interface {
 	Compile(m *ir.Module, o Options) (Executable, error)
 }
 
-// Lowerer is an engine that shows the graphs that it runs.
+// Lowerer is implemented by engines that can show the graphs that they run.
 type Lowerer interface {
 	// PassNames lists the passes of the runtime's table for this engine, in the order in which they run.
 	PassNames() []string
-	// Lower gives what the engine runs of a verified module for calls whose symbolic dims are all rows. after is called
-	// with the module after every pass; nil for nothing.
+	// Lower returns the module that the engine runs for calls in which every symbolic dim is rows. m has to be
+	// verified. After every pass it calls after with the module, if after is not nil.
 	Lower(m *ir.Module, rows int, o Options, after func(pass string, m *ir.Module) error) (*ir.Module, error)
 }
 
-// BindShapes is the name of the pass that makes a module one for inputs of known sizes. The passes before it are the
-// same for all engines, those after it are the engine's own.
+// BindShapes is the name of the pass that replaces the symbolic dims of a module by the sizes of a call. The passes
+// before it are the same for all engines; those after it belong to one engine.
 const BindShapes = "bind-shapes"
 
 // Executable is a compiled module. It is safe for concurrent use.
 type Executable interface {
 	// NewInstance makes an instance whose buffers are zeros.
 	NewInstance() (Instance, error)
-	// Close frees what the engine holds; instances must be closed before.
+	// Close frees the engine's memory. Instances have to be closed before.
 	Close() error
 }
 
 // Instance is a module with its state: one session, one user. It is not safe for concurrent use.
 type Instance interface {
-	// Run calls the main entry: inputs and outputs by position.
+	// Run calls the main entry. Inputs and outputs are given by position.
 	//
-	// A context that has ended when the call comes leaves the state as it was, and its error is given. One that ends
-	// while the call runs abandons it, within 100 ms on a CPU and between two sequences of kernels on other devices;
-	// the error is an [*AbandonedError]. What the buffers hold then is not defined: Reset and Restore define it again,
-	// and until one of them was called nothing that Run gives means anything.
+	// If the context has ended before the call, the state stays as it is, and Run returns the context's error. If it
+	// ends during the call, the call is abandoned: within 100 ms on a CPU, between two sequences of kernels on other
+	// devices. Run then returns an [*AbandonedError], and the content of the buffers is undefined. Until Reset or
+	// Restore sets the buffers again, the results of Run mean nothing.
 	Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error)
 	// Reset sets every buffer to zeros.
 	Reset() error
@@ -76,18 +76,19 @@ type Instance interface {
 	Close() error
 }
 
-// Ahead is an instance that can begin a call before the one before it was read.
+// Ahead is implemented by instances that can submit the next call before the result of this one was read.
 type Ahead interface {
-	// RunAhead is Run that is told which call is likely to follow: next are its inputs, but that its first one is to be
-	// the first output of this call, whatever stands there. The instance may begin it while this call runs, or ignore
-	// it. Whatever is called next gives and leaves what it would without; if it is a call with those inputs, sooner.
+	// RunAhead is Run with a hint which call is likely to follow. next are the inputs of that call, except for the
+	// first one: that will be the first output of this call, whatever next has there. The instance may start it while
+	// this call runs, or ignore the hint. Results and state are the same as without the hint; only a next call with
+	// those inputs returns sooner.
 	RunAhead(ctx context.Context, inputs, next []eval.Value) ([]eval.Value, error)
 }
 
-// Entries is an instance of a module of which every entry can be called. All calls are of one state: a buffer that
-// several entries use is one buffer. Engines that are not Entries compile the main entry.
+// Entries is implemented by instances on which every entry of the module can be called. All entries share one state: a
+// buffer that several entries use is one buffer. Instances of other engines have only the main entry.
 type Entries interface {
-	// Call is Run of the entry of that name.
+	// Call calls the entry of that name, as Run calls the main one.
 	Call(ctx context.Context, entry string, inputs []eval.Value) ([]eval.Value, error)
 }
 
@@ -95,18 +96,18 @@ type Entries interface {
 type State struct {
 	// Buffer is the buffer's name.
 	Buffer string
-	// Tensor holds the elements, exactly as the instance does.
+	// Tensor holds the elements, bit for bit as the instance stores them.
 	Tensor *eval.Tensor
 }
 
-// Stateful is an instance whose state can be taken out and put back, so that a session can go back to
-// an earlier point, or be kept in a file. Running on after Restore gives the same bits as never having
-// stopped.
+// Stateful is implemented by instances whose state can be copied and set, so that a session can return to an earlier
+// point or be saved in a file. After Restore, calls give the same bits as they would have given at the time of the
+// Snapshot.
 type Stateful interface {
 	// Snapshot copies the content of every buffer, in the order of the module.
 	Snapshot() ([]State, error)
-	// Restore sets every buffer. A buffer that is missing, unknown or of another shape is an error and
-	// leaves the instance as it was.
+	// Restore sets every buffer. If a buffer is missing, unknown or of another shape, Restore returns an error and
+	// changes nothing.
 	Restore(states []State) error
 }
 
@@ -126,40 +127,41 @@ type Units interface {
 	WriteUnits(buffer string, axis int, ids []int32, content []byte) error
 }
 
-// Bounded is an executable on a device with a memory of its own, or with a part of the machine's.
+// Bounded is implemented by executables on a device with its own memory, or with a limited share of the machine's
+// memory.
 type Bounded interface {
-	// Memory is what weights and the state of all instances may take there in all, in bytes.
+	// Memory is the number of bytes that weights and the state of all instances may take on the device.
 	Memory() int64
 }
 
-// Stored is an executable whose state is not that of the buffers of the module that it was compiled of.
+// Stored is implemented by executables whose buffers differ from those of the compiled module.
 type Stored interface {
-	// StateBuffers are the buffers of a snapshot; nil where they are those of the module.
+	// StateBuffers returns the buffers of a snapshot, or nil where they are the module's.
 	StateBuffers() []*ir.Buffer
 }
 
-// WithMemory is an engine on a device with a memory of its own, or with a part of the machine's, which tells it before
-// anything is compiled.
+// WithMemory is implemented by engines that know the memory of their device before anything is compiled.
 type WithMemory interface {
-	// DeviceMemory is what [Bounded] gives.
+	// DeviceMemory returns what [Bounded] returns after compiling.
 	DeviceMemory() (int64, error)
 }
 
-// Ragged is an engine that has kernels for the operations of calls of many sequences (ir/ragged.go).
+// Ragged is implemented by engines with kernels for calls of many sequences (ir/ragged.go).
 type Ragged interface {
-	// RunsRagged reports whether modules of these operations run on kernels of the engine.
+	// RunsRagged reports whether modules with these operations run on kernels of the engine.
 	RunsRagged() bool
 }
 
-// RowsOfCalls is an engine whose kernels for calls of many sequences follow from the number of rows, also with
-// Options.Deterministic: in calls of one number of rows all rows have the same arithmetic.
+// RowsOfCalls is implemented by engines that choose kernels for calls of many sequences by the number of rows, also
+// with Options.Deterministic. In calls with the same number of rows, all rows get the same arithmetic.
 type RowsOfCalls interface {
-	// DeterministicRows is the number of rows that every call has to have for Options.Deterministic; 0: any.
+	// DeterministicRows is the number of rows that every call needs for Options.Deterministic; 0 stands for any number.
 	DeterministicRows() int
 }
 
-// Drawing is an engine that draws tokens on its device (ir/infer_draw.go) in less time than the host reads logits.
+// Drawing is implemented by engines that can draw tokens on their device (ir/infer_draw.go), in less time than it takes
+// to copy logits to the host.
 type Drawing interface {
-	// DrawsOnDevice reports whether programs had better end with a draw than with logits.
+	// DrawsOnDevice reports whether programs should end with a draw on the device instead of logits.
 	DrawsOnDevice() bool
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// Compile compiles a module by an engine. No call of the engine, of what it gives, and of the instances of that can
-// panic: a panic is an error of type [*fault.Error], after which an instance is good for Close only. Bounded, Ahead,
-// Stateful and Entries are implemented where the engine does, and Units with Entries.
+// Compile compiles a module with an engine and wraps the result so that panics become errors. A panic in a call of the
+// engine, the executable or one of its instances is returned as a [*fault.Error]; after it the instance can only be
+// closed. The results implement Bounded, Ahead, Stateful and Entries where the engine's do, and Units together with
+// Entries.
 func Compile(e Engine, m *ir.Module, o Options) (x Executable, err error) {
 	fault.Readable()
 	defer fault.Recover("compiling for device "+e.Name(), &err)
@@ -52,7 +53,7 @@ func (x guardedExecutable) NewInstance() (i Instance, err error) {
 	return guardInstance(inner, x.name), nil
 }
 
-// guardInstance gives an instance that implements what inner does.
+// guardInstance wraps inner so that the result implements the same interfaces.
 func guardInstance(inner Instance, name string) Instance {
 	plain := guardedInstance{inner, name}
 	ahead, isAhead := inner.(Ahead)

@@ -2,26 +2,26 @@ package engine
 
 import "time"
 
-// Call is the kind of the step that stands for a whole call: it is told of after the steps of the call.
+// Call is the kind of the step that stands for a whole call. It is reported after the steps of the call.
 const Call = "call"
 
-// NoLayer is the layer of steps that belong to none: embeddings, the head, the sampler.
+// NoLayer is the layer of steps that belong to no layer: embeddings, the head, the sampler.
 const NoLayer = -1
 
-// Step is what an engine did in a part of a call, for Options.Observe. It is valid until the observer returns.
+// Step is one step of a call, as Options.Observe gets it. It is valid until the observer returns.
 type Step struct {
-	// Kind says what was done, "linear" or "attention", or is Call.
+	// Kind is the kind of work, such as "linear" or "attention", or Call.
 	Kind string
-	// Name is the weight or buffer that the step is about, "" for none.
+	// Name is the weight or buffer that the step works on, "" for none.
 	Name string
-	// Layer is the number of the model's layer, as names of weights and buffers tell it, or NoLayer.
+	// Layer is the layer's number, taken from the names of weights and buffers, or NoLayer.
 	Layer int
-	// Tokens is the size of the call: the largest of the symbolic dims of its inputs.
+	// Tokens is the number of tokens of the call: the largest symbolic dim of its inputs.
 	Tokens int
 	// Start and Time are when the step began and how long it took.
 	Start time.Time
 	Time  time.Duration
-	// Bytes is what the step read of weights and state, Operations the number of its floating-point
-	// multiplications and additions, of products only.
+	// Bytes is the number of bytes of weights and state that the step read. Operations is the number of floating-point
+	// multiplications and additions of its matrix products.
 	Bytes, Operations int
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// CheckStates checks that states are those of the buffers: names in order, dtypes and shapes.
+// CheckStates checks that states fit buffers: the same names in the same order, the same dtypes and shapes.
 func CheckStates(buffers []*ir.Buffer, states []State) error {
 	if len(states) != len(buffers) {
 		return fmt.Errorf("%d buffers in the snapshot, the program has %d", len(states), len(buffers))

@@ -7,12 +7,12 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// UnitRuns are the runs of elements of some indices of an axis of a buffer: of index i those from At[i] on, Length
-// long, and again every Stride elements, Count times.
+// UnitRuns describes where some indices of an axis of a buffer lie: index i has Count runs of Length elements; the
+// first starts at At[i], each further one Stride elements later.
 type UnitRuns struct {
 	At                    []int
 	Length, Stride, Count int
-	// Shape is that of the tensor that holds all of them.
+	// Shape is the shape of the tensor that holds all of them.
 	Shape []int
 	// DType is that of the elements of a content, see [Units].
 	DType ir.DType
@@ -49,7 +49,7 @@ func RunsOfUnits(b *ir.Buffer, p eval.Precision, axis int, ids []int32, leaveOut
 	return u, nil
 }
 
-// Each calls f with the place of every run in the buffer and in the tensor. Indices that are left out are none.
+// Each calls f with the offset of every run in the buffer and in the tensor. Skipped indices have no runs.
 func (u UnitRuns) Each(f func(buffer, tensor int)) {
 	for c := range u.Count {
 		for i, at := range u.At {

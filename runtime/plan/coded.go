@@ -2,7 +2,7 @@ package plan
 
 import "github.com/etc-ml/etc/ir"
 
-// CodedCaches are the caches that operations on blocks write in codes of 8 bits.
+// CodedCaches returns the caches in which operations on blocks store codes of 8 bits.
 func CodedCaches(entries []*ir.Module) map[*ir.Buffer]bool {
 	out := map[*ir.Buffer]bool{}
 	for _, m := range entries {

@@ -8,8 +8,8 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// Constants are the constants of a module as reference kernels take them, decoded when they are first asked for. Large
-// weights do not come here: kernels read them where they are. It is safe for concurrent use.
+// Constants holds the constants of a module, decoded on first use, as reference kernels take them. Large weights are
+// not decoded: kernels read them as they are stored. It is safe for concurrent use.
 type Constants struct {
 	precision eval.Precision
 
@@ -18,8 +18,7 @@ type Constants struct {
 	joined  map[WeightKey]eval.Value
 }
 
-// NewConstants runs the init functions of the entries of a module, where they have one, for the constants that these
-// derive.
+// NewConstants runs the init functions of a module's entries, which compute constants from others.
 func NewConstants(entries []*ir.Module, p eval.Precision) (*Constants, error) {
 	c := &Constants{precision: p, tensors: map[*ir.Value]*eval.Tensor{}, joined: map[WeightKey]eval.Value{}}
 	for _, m := range entries {
@@ -34,7 +33,7 @@ func NewConstants(entries []*ir.Module, p eval.Precision) (*Constants, error) {
 	return c, nil
 }
 
-// Tensor is a constant, or what init has derived. The tensor must not be changed.
+// Tensor returns a constant that is stored or that init has computed. The tensor must not be changed.
 func (c *Constants) Tensor(v *ir.Value) (*eval.Tensor, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +51,7 @@ func (c *Constants) Tensor(v *ir.Value) (*eval.Tensor, error) {
 	return t, nil
 }
 
-// Joined is a quantized weight: what the operation quantized makes of its parts.
+// Joined returns a quantized weight: the result of the operation quantized.
 func (c *Constants) Joined(v *ir.Value) (eval.Value, error) {
 	key := WeightKeyOf(v)
 	c.mu.Lock()
@@ -81,15 +80,15 @@ func (c *Constants) Joined(v *ir.Value) (eval.Value, error) {
 	return out[0], nil
 }
 
-// WeightKey tells a weight by what it is in the file: every plan has operations of its own that make weights of
-// constants.
+// WeightKey identifies a weight across plans. Every plan has its own operations that make a weight from constants, so
+// the key is made of what the file stores.
 type WeightKey struct {
-	stored *ir.Value // its numbers in the file
+	stored *ir.Value // the constant in the file
 	shape  string
-	ops    string // those that make it of these
+	ops    string // the operations that make the weight from it
 }
 
-// WeightKeyOf gives the key of a weight: a constant, or what views, casts and the operation quantized make of
+// WeightKeyOf returns the key of a weight: a constant, or the result of views, casts and the operation quantized on
 // constants.
 func WeightKeyOf(v *ir.Value) WeightKey {
 	key := WeightKey{stored: v, shape: v.Type.String()}

@@ -10,8 +10,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// Stored names what op has of the file and of the state: its buffers, then its weights, as the text form of the IR
-// does.
+// Stored returns the names of the buffers and then of the weights that op uses, as the text form of the IR writes them.
 func Stored(op *ir.Op) []string {
 	var out []string
 	for _, b := range op.Buffers() {
@@ -29,18 +28,18 @@ func Stored(op *ir.Op) []string {
 	return out
 }
 
-// Work is what a step of a plan does, for people.
+// Work describes a step of a plan for people.
 type Work struct {
-	// Kind of the step.
+	// Kind is the kind of the step.
 	Kind string
-	// Op is the operation that the step is, or is a part of.
+	// Op is the operation that the step computes, or computes a part of.
 	Op *ir.Op
-	// Bytes is what it reads of weights and state, Operations its floating-point multiplications and additions; 0 where
-	// that is not known.
+	// Bytes is the number of bytes of weights and state that it reads. Operations is its number of floating-point
+	// multiplications and additions, 0 where that is not known.
 	Bytes, Operations int
 }
 
-// About tells what a step is of: its operation, what it reads, the weights and the buffers.
+// About returns the name of the operation, the bytes that it reads, and its weights and buffers.
 func (w Work) About() string {
 	parts := []string{w.Op.Def.Name}
 	if w.Bytes > 0 {
@@ -49,7 +48,7 @@ func (w Work) About() string {
 	return strings.Join(append(parts, Stored(w.Op)...), " ")
 }
 
-// WriteKinds sums up steps by kind, those that read most first.
+// WriteKinds writes sums of the steps by kind, those that read most first.
 func WriteKinds(out io.Writer, steps []Work) {
 	type sum struct {
 		kind              string
@@ -77,7 +76,7 @@ func WriteKinds(out io.Writer, steps []Work) {
 	}
 }
 
-// Size writes a number of bytes.
+// Size formats a number of bytes.
 func Size(n int) string {
 	switch {
 	case n < 10<<10:

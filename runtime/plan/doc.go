@@ -1,15 +1,15 @@
-// Package plan has the planner of all engines: [Planner] binds a module to the shapes of a call. It evaluates symbolic
-// sizes, finds the results that are views of an operand and the loads that are views of a buffer, tells how long values
-// live, and gives them their places in an arena. An engine ([Target]) gives storage and kernels. What engines keep of a
-// module is here, too: decoded constants, plans by shapes, what observers are told of steps, and the text that
-// describes a plan.
+// Package plan has the planner of all engines. [Planner] binds a module to the shapes of a call: it evaluates symbolic
+// sizes, finds the results that are views of an operand and the loads that are views of a buffer, determines how long
+// values are needed, and assigns them offsets in an arena. An engine ([Target]) provides storage and kernels. The
+// package also has what engines store for a module: decoded constants, plans by shapes, the labels that observers get,
+// and the text that describes a plan.
 //
 // # Invariants
 //
-//   - Nothing is known of memory: a view is an offset, a shape and strides in elements, a place is an offset in whatever
-//     unit the engine counts.
-//   - A size is known or it is not; it is never guessed. What is not known when a plan is made is the engine's reference
-//     kernels' business.
+//   - The planner does not know what memory is. A view is an offset, a shape and strides in elements; a slot has an
+//     offset in whatever unit the engine counts.
+//   - A size is known or not known; it is never guessed. Where a size is not known when a plan is made, the engine uses
+//     reference kernels.
 //
 // Package plan imports ir, ir/eval, runtime/engine (what observers are told) and runtime/strided; it must never import
 // an engine that runs modules.

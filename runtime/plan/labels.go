@@ -5,16 +5,16 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 )
 
-// Label tells an observer what a step is about.
+// Label says what a step works on, for observers.
 type Label struct {
-	// Name is the buffer or the weight that the step is about, "" for none.
+	// Name is the buffer or the weight that the step uses, "" for none.
 	Name string
 	// Layer is the number of the model's layer, or engine.NoLayer.
 	Layer int
 }
 
-// Labels gives the label of each step of a plan, by the operation that it is of. A step without a weight or a buffer
-// belongs to the layer of the one before it.
+// Labels returns the label of each step of a plan. op returns the operation of a step. A step without a weight or a
+// buffer belongs to the layer of the step before it.
 func Labels(steps int, op func(step int) *ir.Op) []Label {
 	out := make([]Label, steps)
 	layer := engine.NoLayer
@@ -28,8 +28,8 @@ func Labels(steps int, op func(step int) *ir.Op) []Label {
 	return out
 }
 
-// Tokens is the size of a call with inputs of these shapes: the largest of the symbolic dims of the parameters, and 1
-// where there are none.
+// Tokens returns the number of tokens of a call with inputs of these shapes: the largest symbolic dim of the
+// parameters, or 1 where there is none.
 func Tokens(params []*ir.Value, shapes [][]int) int {
 	tokens := 1
 	for i, v := range params {
@@ -42,7 +42,7 @@ func Tokens(params []*ir.Value, shapes [][]int) int {
 	return tokens
 }
 
-// subject is the name of the buffer or the largest constant that an operation takes; scalars do not count.
+// subject returns the name of the buffer, or of the largest constant, that an operation uses. Scalars do not count.
 func subject(op *ir.Op) string {
 	if op.Buffer != nil {
 		return op.Buffer.Name
@@ -75,7 +75,7 @@ func subject(op *ir.Op) string {
 	return name
 }
 
-// layerOf is the layer that a name belongs to.
+// layerOf returns the layer's number in a name, or engine.NoLayer.
 func layerOf(name string) int {
 	if _, n, _, ok := ir.SplitLayer(name); ok {
 		return n

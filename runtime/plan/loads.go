@@ -6,8 +6,8 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// HeldLoads finds the loads whose value can be the buffer's memory itself: they stand in the list of r, and nothing
-// uses them, or a view of them, after a later write of the buffer.
+// InPlaceLoads finds the loads that need no copy, because their value can be the buffer's own memory. Such a load
+// stands directly in the list of r, and nothing uses it, or a view of it, after a later write of the buffer.
 func InPlaceLoads(r *ir.Region) map[*ir.Op]bool {
 	inPlace := map[*ir.Op]bool{}
 	source := map[*ir.Value]*ir.Op{} // the load that a value may be a view of
@@ -31,7 +31,7 @@ func InPlaceLoads(r *ir.Region) map[*ir.Op]bool {
 			n.Walk(use)
 			for _, v := range n.Results {
 				if load := source[v]; load != nil {
-					inPlace[load] = false // becomes a result of the if
+					inPlace[load] = false // it becomes a result of the if
 				}
 			}
 		}

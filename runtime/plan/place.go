@@ -2,17 +2,17 @@ package plan
 
 import "slices"
 
-// Slot is a piece of an arena: Size units that hold something from step First to step Last. [Place] sets Offset.
+// Slot is a range of an arena: Size units that are in use from step First to step Last. [Place] sets Offset.
 type Slot struct {
 	Size, First, Last int
 	Offset            int
 }
 
-// Never is the first step of a slot that nothing fills yet.
+// Never is the First of a slot that no step uses yet.
 const Never = 1 << 30
 
-// PlaceApart gives every slot a place of its own, one after the other, at multiples of alignment (a power of two), and
-// gives the size of the arena. Slots that nothing fills have none.
+// PlaceApart assigns every slot an offset of its own, one after the other, at multiples of alignment (a power of two).
+// It returns the size of the arena. Slots that no step uses get no space.
 func PlaceApart(slots []*Slot, alignment int) (size int) {
 	for _, s := range slots {
 		if s.First == Never {
@@ -24,9 +24,9 @@ func PlaceApart(slots []*Slot, alignment int) (size int) {
 	return size
 }
 
-// Place gives every slot its place, at multiples of alignment (a power of two), so that what lives at the same time
-// does not overlap, and gives the size of the arena. Slots are placed in the order of their first steps, larger ones
-// before smaller ones, each at the lowest place that is free. Slots that nothing fills have none.
+// Place assigns every slot an offset, at multiples of alignment (a power of two), so that slots in use at the same time
+// do not overlap. It returns the size of the arena. It takes slots in the order of their first steps, larger ones
+// first, and gives each the lowest free offset. Slots that no step uses get no space.
 func Place(slots []*Slot, alignment int) (size int) {
 	order := slices.DeleteFunc(slices.Clone(slots), func(s *Slot) bool { return s.First == Never })
 	slices.SortStableFunc(order, func(a, b *Slot) int {

@@ -6,59 +6,62 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// Planner binds the operations of a module for inputs of known shapes, one after the other, and keeps what is the same
-// for every engine: sizes, what values are bound to, and which slots of the arena live from which step to which. V is
-// what an engine binds a value of the IR to.
+// Planner binds the operations of a module for inputs of known shapes, one after the other. It has what is the same for
+// every engine: sizes, the values that are bound so far, and from which step to which a slot of the arena is in use. V
+// is the type that an engine binds an ir.Value to.
 type Planner[V any] struct {
-	// Module is what is bound, Sizes the symbols that the shapes of the call tell.
+	// Module is the module that is bound. Sizes are the values of its symbols for the shapes of the call.
 	Module *ir.Module
 	Sizes  Sizes
-	// Held are the loads whose buffer nothing writes while they are used.
+	// InPlaceLoads are the loads that can be the buffer's own memory: see the function.
 	InPlaceLoads map[*ir.Op]bool
-	// Op is the operation that is bound.
+	// Op is the operation that is bound at the moment.
 	Op *ir.Op
-	// Values are what values are bound to. A kernel sets its results.
+	// Values has what each ir.Value is bound to. A kernel's binder sets its results.
 	Values map[*ir.Value]V
-	// Slots are those of the arena.
+	// Slots are the slots of the arena.
 	Slots []*Slot
 
 	target Target[V]
 }
 
-// Target is an engine as its planner sees it. The methods that bind speak of Planner.Op.
+// Target is the engine's side of the planner. Its methods that bind work on Planner.Op.
 type Target[V any] interface {
-	// Constant is what a constant is bound to.
+	// Constant returns what a constant is bound to.
 	Constant(v *ir.Value) (V, error)
-	// Slot is the slot of the arena that a value lies in, or nil.
+	// Slot returns the slot of the arena that a value lies in, or nil.
 	Slot(v V) *Slot
-	// IsEmpty reports whether a value is a tensor without elements, which no kernel takes.
+	// IsEmpty reports whether a value is a tensor without elements. No kernel takes those.
 	IsEmpty(v V) bool
-	// Steps is the number of steps so far; Truncate forgets those behind the first n.
+	// Steps returns the number of steps so far. Truncate removes those from number n on.
 	Steps() int
 	Truncate(n int)
-	// BindStructure binds operations that no kernel computes: control flow, joined weights. It gives false for others.
+	// BindStructure binds operations that no kernel computes: control flow, quantized weights. It returns false for
+	// others.
 	BindStructure() (bool, error)
-	// BindView makes the result its operand x seen in another way. It gives false where it cannot be.
+	// BindView makes the result a view of the operand x. It returns false where that is impossible.
 	BindView() bool
-	// BindKernel binds the operation to a kernel. It gives false, whatever it has done, where there is none for it.
+	// BindKernel binds the operation to a kernel. It returns false where there is none for it; the planner then undoes
+	// the steps that it added.
 	BindKernel() bool
 	// BindReference binds the operation to its reference kernel.
 	BindReference() error
 }
 
-// NewPlanner makes a planner for inputs of these shapes, nil for an int. Parameters are bound by the engine.
+// NewPlanner returns a planner for inputs of these shapes; nil stands for an int. The engine binds the parameters
+// itself.
 func NewPlanner[V any](m *ir.Module, shapes [][]int, target Target[V]) Planner[V] {
 	return Planner[V]{Module: m, Sizes: SizesOf(m.Entry.Params, shapes), InPlaceLoads: InPlaceLoads(m.Entry.Body),
 		Values: make(map[*ir.Value]V, 2*len(m.Entry.Body.Ops)), target: target}
 }
 
-// Dims gives the numbers of a shape, or false where they are known only when the plan runs.
+// Dims returns the dims of a shape, or false where they are known only when the plan runs.
 func (p *Planner[V]) Dims(t ir.Type) ([]int, bool) { return p.Sizes.Dims(t) }
 
-// Integer is the number of an int operand of the operation, where it is known now.
+// Integer returns the value of an int operand of the operation, if it is known now.
 func (p *Planner[V]) Integer(operand string) (int, bool) { return p.Sizes.Integer(p.Op, operand) }
 
-// Value is what a value of the IR is bound to. Constants are bound when they are first asked for.
+// Value returns what a value of the IR is bound to. Constants are bound on first use.
 func (p *Planner[V]) Value(v *ir.Value) (V, error) {
 	if n, ok := p.Values[v]; ok {
 		return n, nil
@@ -70,8 +73,8 @@ func (p *Planner[V]) Value(v *ir.Value) (V, error) {
 	return n, err
 }
 
-// Input is what the value in an operand is bound to; the zero value where it is absent or a literal. Errors of
-// constants come up again where they are bound as arguments of the reference kernel.
+// Input returns what the value in an operand is bound to. It returns the zero value where the operand is absent or a
+// literal, or its constant has an error; binding to the reference kernel returns that error.
 func (p *Planner[V]) Input(operand string) (none V) {
 	v := p.Op.Input(operand)
 	if v == nil {
@@ -83,7 +86,7 @@ func (p *Planner[V]) Input(operand string) (none V) {
 	return none
 }
 
-// Bind binds the operations of r. What the steps of an operation use lives until the last of them.
+// Bind binds the operations of r. What an operation's steps use is in use until the last of them.
 func (p *Planner[V]) Bind(r *ir.Region) error {
 	for _, op := range r.Ops {
 		first := p.target.Steps()
@@ -95,8 +98,8 @@ func (p *Planner[V]) Bind(r *ir.Region) error {
 	return nil
 }
 
-// bind binds an operation: as a view, by a kernel, or to its reference kernel. A kernel that cannot be bound leaves the
-// plan as it was.
+// bind binds one operation: as a view, to a kernel, or to its reference kernel. A binder that fails leaves the plan as
+// it was.
 func (p *Planner[V]) bind(op *ir.Op) error {
 	p.Op = op
 	if done, err := p.target.BindStructure(); done || err != nil {
@@ -119,7 +122,8 @@ func (p *Planner[V]) bind(op *ir.Op) error {
 	return p.target.BindReference()
 }
 
-// hasElements reports whether no operand and no result of a known shape is empty: kernels need not think of that.
+// hasElements reports whether no operand and no result of known shape is empty, so that kernels need not handle that
+// case.
 func (p *Planner[V]) hasElements() bool {
 	ok := true
 	p.Op.EachArg(func(a *ir.Arg) {
@@ -137,7 +141,7 @@ func (p *Planner[V]) hasElements() bool {
 	return ok
 }
 
-// Use lets the arguments of op, and what its regions use, live until a step.
+// Use marks the arguments of op, and the values that its regions use, as in use until step last.
 func (p *Planner[V]) Use(op *ir.Op, last int) {
 	mark := func(v *ir.Value) {
 		if n, ok := p.Values[v]; ok {
@@ -158,14 +162,14 @@ func (p *Planner[V]) Use(op *ir.Op, last int) {
 	}
 }
 
-// Keep lets a value live until a step.
+// Keep marks a value as in use until step last.
 func (p *Planner[V]) Keep(v V, last int) {
 	if s := p.target.Slot(v); s != nil {
 		s.Last = max(s.Last, last)
 	}
 }
 
-// Scratch is memory of so many units in the arena, from the next step on.
+// Scratch adds a slot of size units, in use from the next step on.
 func (p *Planner[V]) Scratch(s *Slot, size int) {
 	s.Size, s.First, s.Last = size, p.target.Steps(), p.target.Steps()
 	p.Slots = append(p.Slots, s)

@@ -7,21 +7,21 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// maxPlans is the number of plans that an instance keeps of an entry: one for single tokens, others for chunks. Of one
-// for calls of many sequences it keeps more: rows, and those that are wanted, come in many sizes.
+// maxPlans is the number of plans that an instance stores for an entry: one for single tokens, others for chunks. For
+// calls of many sequences it stores more, since these come with many numbers of rows and of wanted results.
 const (
 	maxPlans       = 4
 	maxRaggedPlans = 48
 )
 
-// Plans are the plans of an instance by the shapes of a call, the last used first. The zero value keeps as many as
-// calls of one sequence need.
+// Plans holds the plans of an instance by the shapes of a call, the most recently used first. The zero value has the
+// capacity for calls of one sequence.
 type Plans[P any] struct {
 	list []shaped[P]
 	most int
 }
 
-// NewPlans keeps as many plans as the entry of a module needs.
+// NewPlans returns Plans with the capacity that a module's entry needs.
 func NewPlans[P any](m *ir.Module) Plans[P] {
 	p := Plans[P]{most: maxPlans}
 	m.Entry.Body.Walk(func(op *ir.Op) {
@@ -38,7 +38,7 @@ type shaped[P any] struct {
 	plan   P
 }
 
-// Find gives the plan for inputs of these shapes, and makes it the last used.
+// Find returns the plan for inputs of these shapes and marks it as used.
 func (s *Plans[P]) Find(inputs []eval.Value) (plan P, ok bool) {
 	at := slices.IndexFunc(s.list, func(p shaped[P]) bool {
 		for i, v := range inputs {
@@ -57,7 +57,7 @@ func (s *Plans[P]) Find(inputs []eval.Value) (plan P, ok bool) {
 	return p.plan, true
 }
 
-// Add adds a plan as the last used, and gives the plans that are kept no longer.
+// Add adds a plan as the most recently used one. It returns the plans that it removes.
 func (s *Plans[P]) Add(shapes [][]int, plan P) (dropped []P) {
 	s.list = slices.Insert(s.list, 0, shaped[P]{shapes, plan})
 	for len(s.list) > max(s.most, maxPlans) {
@@ -68,10 +68,10 @@ func (s *Plans[P]) Add(shapes [][]int, plan P) (dropped []P) {
 	return dropped
 }
 
-// DropLast removes the plan that was used last.
+// DropLast removes the plan that was used most recently.
 func (s *Plans[P]) DropLast() { s.list = s.list[1:] }
 
-// All are the plans.
+// All returns the plans.
 func (s *Plans[P]) All() []P {
 	out := make([]P, len(s.list))
 	for i, p := range s.list {
@@ -80,12 +80,12 @@ func (s *Plans[P]) All() []P {
 	return out
 }
 
-// ShapesOf are the shapes of the inputs of a call; nil stands for an int.
+// ShapesOf returns the shapes of the inputs of a call; nil stands for an int.
 func ShapesOf(inputs []eval.Value) [][]int {
 	shapes := make([][]int, len(inputs))
 	for i, v := range inputs {
 		if v.Tensor != nil {
-			shapes[i] = append([]int{}, v.Tensor.Shape...) // not nil, which stands for a shape that is not known
+			shapes[i] = append([]int{}, v.Tensor.Shape...) // not nil, which would stand for an int
 		}
 	}
 	return shapes

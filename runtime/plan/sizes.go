@@ -2,17 +2,17 @@ package plan
 
 import "github.com/etc-ml/etc/ir"
 
-// MaxRank is the largest number of dims that planned tensors have; MaxElements bounds their elements, as the reference
-// kernels do.
+// MaxRank is the largest number of dims of planned tensors. MaxElements bounds their elements, as the reference kernels
+// do.
 const (
 	MaxRank     = 8
 	MaxElements = 1 << 30
 )
 
-// Sizes are the symbols whose values the shapes of a call tell.
+// Sizes has the values of the symbols that the shapes of a call determine.
 type Sizes map[*ir.Symbol]int64
 
-// SizesOf gives the sizes of a call with inputs of these shapes, by parameter; nil stands for an int.
+// SizesOf returns the sizes for inputs of these shapes, by parameter; nil stands for an int.
 func SizesOf(params []*ir.Value, shapes [][]int) Sizes {
 	s := Sizes{}
 	for i, p := range params {
@@ -25,14 +25,14 @@ func SizesOf(params []*ir.Value, shapes [][]int) Sizes {
 	return s
 }
 
-// Number gives the value of an expression, or false where it is known only when the plan runs.
+// Number returns the value of an expression, or false where it is known only when the plan runs.
 func (s Sizes) Number(e *ir.Expr) (int, bool) {
 	n, err := e.Eval(func(symbol *ir.Symbol) (int64, bool) { v, ok := s[symbol]; return v, ok })
 	return int(n), err == nil
 }
 
-// Dims gives the numbers of a shape, or false where they are known only when the plan runs, or are those of a tensor
-// that is no planned one.
+// Dims returns the dims of a type, or false where they are known only when the plan runs or exceed the limits of
+// planned tensors.
 func (s Sizes) Dims(t ir.Type) ([]int, bool) {
 	out := make([]int, len(t.Shape))
 	total := 1
@@ -47,7 +47,7 @@ func (s Sizes) Dims(t ir.Type) ([]int, bool) {
 	return out, len(out) <= MaxRank
 }
 
-// Integer is the number of an int operand of op, where it is known now; literals are limited to 32 bits, as MLX does.
+// Integer returns the value of an int operand of op, if it is known now. Literals are clamped to 32 bits, as in MLX.
 func (s Sizes) Integer(op *ir.Op, operand string) (int, bool) {
 	a, ok := op.Arg(operand)
 	switch {
@@ -59,7 +59,7 @@ func (s Sizes) Integer(op *ir.Op, operand string) (int, bool) {
 	return s.Number(a.Value.Type.Int)
 }
 
-// Shapes gives the shapes of the inputs of a module whose symbolic dims are all n.
+// Shapes returns the shapes of the inputs of a module for symbolic dims that are all n.
 func Shapes(m *ir.Module, n int) [][]int {
 	out := make([][]int, len(m.Entry.Params))
 	for i, p := range m.Entry.Params {

@@ -7,20 +7,21 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// View is a tensor as elements of another: the first one at Offset, the others Strides apart, in elements.
+// View describes a tensor as elements of another: the first one is at Offset, neighbours along dim i are Strides[i]
+// elements apart.
 type View struct {
 	Offset         int
 	Shape, Strides []int
 }
 
-// selections are the operations that select and arrange elements of their operand x. They give false where the result
-// is no view: where a size is not known yet, or the elements are not spaced as they must be.
+// selections has the operations that only select and arrange elements of their operand x. Their functions return false
+// where the result is not a view: a size is not known yet, or the elements are not evenly spaced.
 var selections = map[string]func(op *ir.Op, s Sizes, x View, want []int) (View, bool){
 	"transpose": transpose, "slice": slice, "take": take, "broadcast_to": broadcast,
 }
 
-// ViewOf gives the result of op as a view of its operand x; false where it is none. A cast is one as far as bind knows:
-// whether its elements are stored alike is for the engine to say.
+// ViewOf returns the result of op as a view of its operand x, or false where it is none. It treats casts as views; the
+// engine decides whether the stored elements stay the same.
 func ViewOf(op *ir.Op, s Sizes, x View) (View, bool) {
 	want, ok := s.Dims(op.Result().Type)
 	if !op.Def.IsView() || !ok {
@@ -88,7 +89,7 @@ func slice(op *ir.Op, s Sizes, x View, _ []int) (View, bool) {
 	return n, true
 }
 
-// take takes one index of an axis, which it drops.
+// take selects one index of an axis and drops the axis.
 func take(op *ir.Op, s Sizes, x View, _ []int) (View, bool) {
 	axis := ir.Attrs[ir.AxisAttrs](op).Axis
 	if a, _ := op.Arg("index"); a.Kind == ir.ValueArg && a.Value.Type.Kind != ir.IntKind {
@@ -105,7 +106,7 @@ func take(op *ir.Op, s Sizes, x View, _ []int) (View, bool) {
 		at += x.Shape[axis]
 	}
 	if at < 0 || at >= x.Shape[axis] {
-		return View{}, false // the reference kernel says so
+		return View{}, false // the reference kernel reports the error
 	}
 	drop := func(v []int) []int { return slices.Delete(slices.Clone(v), axis, axis+1) }
 	return View{x.Offset + at*x.Strides[axis], drop(x.Shape), drop(x.Strides)}, true
@@ -130,5 +131,5 @@ func broadcast(_ *ir.Op, _ Sizes, x View, want []int) (View, bool) {
 	return View{x.Offset, want, strides}, true
 }
 
-// RowMajor is a tensor of a shape whose elements lie one after the other.
+// RowMajor returns the view of a contiguous tensor in row-major order.
 func RowMajor(shape []int) View { return View{Shape: shape, Strides: strided.RowMajor(shape)} }

@@ -7,7 +7,8 @@ import (
 )
 
 // Stream is how a product of one vector is divided whose weights are copied to threadgroup memory beside the work,
-// through a ring (prelude/ring.h) or all of them (prelude/resident.h). The zero Stream says that a product is not streamed.
+// through a ring (prelude/ring.h) or all of them (prelude/resident.h). The zero Stream is a product that is not
+// streamed.
 type Stream struct {
 	// Groups is the number of threadgroups, over which the rows are spread: one for each multiprocessor.
 	Groups int

@@ -10,7 +10,7 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// MaxRefused is the number of ways to divide the work of a kernel that may be refused before none of them is taken.
+// MaxRefused is the number of variants of a kernel that may fail their self-tests before the kernel is given up.
 const MaxRefused = 3
 
 // Tiled reports whether products of so many rows go by tiles of bfloat16.
@@ -19,7 +19,8 @@ func (t *Target) Tiled(rows int) bool { return rows > 8 && t.rounds() }
 // rounds reports whether products may round their rows to bfloat16, which precision mixed allows.
 func (t *Target) rounds() bool { return t.Precision == eval.Mixed && !t.Exact }
 
-// attention makes attention over caches the operation that has kernels, over queries that lie token by token.
+// attention replaces cached_attention by the operations of the engine, which read queries in the memory order
+// [T, H, D].
 func attention(g *graph) {
 	var inPlace map[*ir.Op]bool
 	g.each(func(op *ir.Op) {
@@ -61,8 +62,8 @@ func (g *graph) attention(op *ir.Op) {
 	}
 }
 
-// attentionGate makes a glu that multiplies the output of attention with sigmoid(gate) the end of attention, where its
-// operand x is all that attention gives, token by token.
+// attentionGate merges a glu into the attention before it, if the glu multiplies the whole result of attention, token
+// by token, with sigmoid(gate).
 func (g *graph) attentionGate(glu *ir.Op) {
 	if ir.Attrs[ir.GLUAttrs](glu).Activation != "sigmoid" {
 		return
@@ -97,7 +98,8 @@ func (g *graph) attentionGate(glu *ir.Op) {
 	}
 }
 
-// Attention is the kernel of attention, or that part of attention_step, over caches of a dtype, for so many tokens.
+// Attention returns the kernel of an attention, or of the attention part of attention_step, over caches of a dtype, and
+// the number of tokens.
 func Attention(op *ir.Op, view Views, cache kernels.DType) (a kernels.Attention, tokens int, ok bool) {
 	var keys ir.Type
 	switch attrs := op.Attrs.(type) {
@@ -126,7 +128,7 @@ func Attention(op *ir.Op, view Views, cache kernels.DType) (a kernels.Attention,
 	return a, h.Tokens, true
 }
 
-// attends reports whether kernels do an attention.
+// attends reports whether the device has kernels for this attention.
 func (g *graph) attends(op *ir.Op) bool {
 	cache, ok := g.cacheType(op.Input("k"))
 	other, ok2 := g.cacheType(op.Input("v"))
@@ -158,7 +160,7 @@ func (g *graph) attends(op *ir.Op) bool {
 		}))
 }
 
-// cacheType is the dtype of the cache behind a value that a load gives, perhaps in another dtype.
+// cacheType returns the dtype of the cache behind a value. The value is a load, or a cast of one.
 func (t *Target) cacheType(v *ir.Value) (kernels.DType, bool) {
 	for v.Def != nil && v.Def.Def.Name == "astype" {
 		v = v.Def.Input("x")
@@ -169,8 +171,8 @@ func (t *Target) cacheType(v *ir.Value) (kernels.DType, bool) {
 	return CacheType(v.Def.Buffer, t.Precision)
 }
 
-// PartOf is the first launch of attention in another way than a's, with the self-test of both. The second one is a's:
-// it is to find positions divided into as many blocks.
+// PartOf returns the first launch of attention in a variant, with the self-test of both launches. The second launch is
+// the same for all variants with the same number of blocks of positions.
 func PartOf(a kernels.Attention, variant kernels.AttentionTuning, tokens int) (kernels.Launch, error) {
 	if variant.Blocks != a.Tuning.Blocks || variant.Least != a.Tuning.Least {
 		return kernels.Launch{}, errOtherBlocks(variant, a.Tuning)

@@ -8,8 +8,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// attentionStep makes attention of one token one operation with the rotation and the writes before it. The operation
-// stands where the writes were; what else loads the caches stands behind it.
+// attentionStep merges the attention of one token with the rotation and the cache writes before it into the operation
+// attention_step. It takes the place of the writes. Other loads of the caches move behind it.
 func (g *graph) attentionStep(op *ir.Op) {
 	w := g.from(op.Input("q"), "rope_write")
 	if w == nil || !g.only(op.Input("q")) || !op.Input("q").Type.Shape[2].IsConst(1) ||
@@ -17,7 +17,7 @@ func (g *graph) attentionStep(op *ir.Op) {
 		bufferOf(op.Input("k")) != w.Buffer || bufferOf(op.Input("v")) != w.Second || !atPosition(w, op) {
 		return
 	}
-	// The gate must not follow from what is read of the caches behind the writes.
+	// The gate must not depend on a load of the caches that comes after the writes.
 	first, last := g.places[w], g.places[op]
 	between := g.m.Entry.Body.Ops[first+1 : last]
 	if g.written(first+1, last, w.Buffer) || g.written(first+1, last, w.Second) ||
@@ -47,7 +47,7 @@ func (g *graph) attentionStep(op *ir.Op) {
 	g.drop(w)
 }
 
-// bufferOf is the buffer that a value is the content of, perhaps in another dtype.
+// bufferOf returns the buffer whose content v is, perhaps after a cast, or nil.
 func bufferOf(v *ir.Value) *ir.Buffer {
 	for v.Def != nil && v.Def.Def.Name == "astype" {
 		v = v.Def.Input("x")
@@ -58,7 +58,7 @@ func bufferOf(v *ir.Value) *ir.Buffer {
 	return v.Def.Buffer
 }
 
-// atPosition reports whether the first token is written to the slot of attention's position.
+// atPosition reports whether w writes the first token to the cache slot of op's position.
 func atPosition(w, op *ir.Op) bool {
 	exprOf := func(op *ir.Op, operand string) *ir.Expr {
 		a, _ := op.Arg(operand)
@@ -72,7 +72,7 @@ func atPosition(w, op *ir.Op) bool {
 	return start.Equal(position) || !linear && start.Equal(position.Mod(w.Buffer.Type.Shape[2]))
 }
 
-// dependsOn reports whether v follows from what operations of the list load of buffers.
+// dependsOn reports whether v depends on a load of one of the buffers by an operation of the list.
 func dependsOn(list []*ir.Op, v *ir.Value, buffers ...*ir.Buffer) bool {
 	tainted := map[*ir.Value]bool{}
 	for _, op := range list {
@@ -85,7 +85,7 @@ func dependsOn(list []*ir.Op, v *ir.Value, buffers ...*ir.Buffer) bool {
 	return tainted[v]
 }
 
-// steps reports whether a kernel does an attention_step.
+// steps reports whether the device has a kernel for this attention_step.
 func (g *graph) steps(op *ir.Op) bool {
 	cache, ok := CacheType(op.Buffer, g.Precision)
 	if !ok {
@@ -103,7 +103,7 @@ func (g *graph) steps(op *ir.Op) bool {
 	})
 }
 
-// AttentionStep is the kernel of attention_step.
+// AttentionStep returns the kernel of an attention_step.
 func AttentionStep(op *ir.Op, view Views, cache kernels.DType) (k kernels.AttentionStep, ok bool) {
 	k.Early = ir.Attrs[ir.AttentionStepAttrs](op).Early
 	if k.Attention, _, ok = Attention(op, view, cache); !ok {
@@ -113,7 +113,7 @@ func AttentionStep(op *ir.Op, view Views, cache kernels.DType) (k kernels.Attent
 	return k, ok
 }
 
-// StepTunings are the ways to divide the kernel, which do not depend on a gate.
+// StepTunings returns the variants of the kernel. They are the same with and without a gate.
 func StepTunings(k kernels.AttentionStep, target kernels.Target) []kernels.StepTuning {
 	k.Gated, k.Gates = false, kernels.Rows{}
 	return k.StepTunings(target)

@@ -6,14 +6,15 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// FewTokens is the number of tokens up to which recurrent states take one after the other.
+// FewTokens is the largest number of tokens that recurrent kernels take one after the other. More tokens go by chunks.
 const FewTokens = 8
 
-// fewSlotRows is FewTokens for the rows of a call of several sequences, of which each has few mostly: then one kernel
-// does what would be six, and a prompt that comes alone in so few rows goes row by row. It is counted, not measured.
+// fewSlotRows is the counterpart of FewTokens for the rows of a call of several sequences. Each sequence usually has
+// few rows, and one kernel then does the work of six. A single prompt of that few rows goes row by row too. The number
+// comes from counting kernels, not from a measurement.
 const fewSlotRows = 32
 
-// isFew reports whether a rule over so many tokens takes them one after the other.
+// isFew reports whether a delta rule over this number of tokens takes them one after the other.
 func isFew(rule *ir.Op, tokens int) bool {
 	if ofSlots(rule) {
 		return tokens <= fewSlotRows
@@ -21,7 +22,7 @@ func isFew(rule *ir.Op, tokens int) bool {
 	return tokens <= FewTokens
 }
 
-// deltaGates computes the decays and the update rates of a gated delta rule over many tokens in one kernel.
+// deltaGates replaces the decays and the update rates of a gated delta rule over many tokens by one operation.
 func (g *graph) deltaGates(rule *ir.Op) {
 	tokens, ok := rule.Input("q").Type.Shape[1].Const()
 	if !ok || isFew(rule, int(tokens)) {
@@ -37,7 +38,7 @@ func (g *graph) deltaGates(rule *ir.Op) {
 	g.stand(decay, rate.Result(), both.Results[1])
 }
 
-// allowsGates reports whether the kernel of both may be used.
+// allowsGates reports whether the device may use the kernel that computes both.
 func (g *graph) allowsGates(decay, rate *ir.Op) bool {
 	x, heads, ok := g.gateRows(decay.Input("x"))
 	update, _, ok2 := g.gateRows(rate.Input("x"))
@@ -46,7 +47,7 @@ func (g *graph) allowsGates(decay, rate *ir.Op) bool {
 		g.Allowed(DeltaGates(heads, x, update).GatesLaunch(strided.Elements(n.Shape)/max(heads, 1)))
 }
 
-// gateRows is the distance of the rows of a gate, of so many heads.
+// gateRows returns the distance in elements between the rows of a gate, and its number of heads.
 func (g *graph) gateRows(v *ir.Value) (stride, heads int, ok bool) {
 	l, ok := g.floats(v)
 	if !ok || len(l.Shape) == 0 {
@@ -56,13 +57,14 @@ func (g *graph) gateRows(v *ir.Value) (stride, heads int, ok bool) {
 	return stride, l.Shape[len(l.Shape)-1], ok
 }
 
-// DeltaGates is the kernel of delta_gates, for rows of so many heads that lie so far apart.
+// DeltaGates returns the kernel of delta_gates for this number of heads. decay and update are the distances in elements
+// between rows of the two inputs.
 func DeltaGates(heads, decay, update int) kernels.Delta {
 	return kernels.Delta{DK: 32, DV: 32, KHeads: heads, Heads: heads, GToken: decay, BetaToken: update,
 		State: kernels.F32, Gates: kernels.F32}
 }
 
-// gates reports whether one kernel computes both: they have as many elements, in rows that are evenly spaced.
+// gates reports whether one kernel can compute both: they have the same number of elements, in evenly spaced rows.
 func (g *graph) gates(decay, rate *ir.Op) bool {
 	a, ok := g.Layout(decay.Input("x"))
 	x, ok2 := g.Layout(rate.Input("x"))

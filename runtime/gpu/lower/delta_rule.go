@@ -9,18 +9,18 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// delta are the operands of a delta rule. Norms, decay and rate are set where they are a part of it.
+// delta holds the operands of a delta rule. The norms, decay and rate are set where the kernel computes them too.
 type delta struct {
 	op          *ir.Op
 	qn, kn      *ir.Op
 	decay, rate *ir.Op
 	early       bool
-	slots       bool // slot_delta_rule, which has a state for each of several sequences
+	slots       bool // slot_delta_rule: several sequences, each with its state in a slot
 }
 
-// deltaRule makes a gated delta rule that of chunks, or that which takes one token after the other: with few of them it
-// does what comes before, too, the normalization of q and k, and the gates. A rule of several sequences takes those
-// with few rows token by token in either form.
+// deltaRule replaces a gated delta rule by the operation for chunks, or by the one that takes one token after the
+// other. The latter also normalizes q and k and computes the gates. For several sequences both operations take
+// sequences with few rows token by token.
 func (g *graph) deltaRule(op *ir.Op) {
 	tokens, ok := g.deltaTokens(op)
 	if !ok {
@@ -33,7 +33,7 @@ func (g *graph) deltaRule(op *ir.Op) {
 			return
 		}
 	}
-	if d.slots || isFew(op, tokens) { // where sequences have few rows each
+	if d.slots || isFew(op, tokens) { // with slots, sequences may have few rows each
 		d.takeNorms(g)
 		d.takeGates(g)
 	}
@@ -42,10 +42,10 @@ func (g *graph) deltaRule(op *ir.Op) {
 	}
 }
 
-// ofSlots reports whether an operation of the delta rule is one of several sequences, each with a state in a slot.
+// ofSlots reports whether a delta rule is one of several sequences, each with its state in a slot.
 func ofSlots(op *ir.Op) bool { return strings.HasPrefix(op.Def.Name, "slot_") }
 
-// deltaTokens reports whether the operands are such as the kernels take, for so many tokens.
+// deltaTokens returns the number of tokens. It returns false where the operands are not what the kernels take.
 func (g *graph) deltaTokens(op *ir.Op) (tokens int, ok bool) {
 	q, ok := g.floats(op.Input("q"))
 	k, ok2 := g.floats(op.Input("k"))
@@ -75,7 +75,7 @@ func (g *graph) deltaTokens(op *ir.Op) (tokens int, ok bool) {
 		keyHeads > 0 && heads%keyHeads == 0
 }
 
-// takeNorms makes the normalizations of q and k, with weights, a part of the rule.
+// takeNorms makes the kernel normalize q and k, where they come from norms with weights.
 func (d *delta) takeNorms(g *graph) {
 	q, k := g.keyNorm(d.op.Input("q")), g.keyNorm(d.op.Input("k"))
 	if q != nil && k != nil && ir.Attrs[ir.NormAttrs](q).Eps == ir.Attrs[ir.NormAttrs](k).Eps {
@@ -83,7 +83,7 @@ func (d *delta) takeNorms(g *graph) {
 	}
 }
 
-// keyNorm is the normalization of heads with a weight that x is the result of, where nothing else reads that; else nil.
+// keyNorm returns the norm of heads with a weight whose result is x, if nothing else reads that; else nil.
 func (g *graph) keyNorm(x *ir.Value) *ir.Op {
 	l, _ := g.Layout(x)
 	op := g.defined(x, "rms_norm")
@@ -101,7 +101,7 @@ func (g *graph) keyNorm(x *ir.Value) *ir.Op {
 	return op
 }
 
-// takeGates makes the decays and the update rates a part of the rule.
+// takeGates makes the kernel compute the decays and update rates.
 func (d *delta) takeGates(g *graph) {
 	decay, rate := g.defined(d.op.Input("g"), "delta_decay"), g.defined(d.op.Input("beta"), "sigmoid")
 	if decay == nil || rate == nil {
@@ -122,8 +122,8 @@ func (d *delta) takeGates(g *graph) {
 	}
 }
 
-// rows gives x [1, T, n, width] such that the kernels can read it, copied where they cannot: the n rows of a token lie
-// one after the other, and those of vectors of four begin where such may.
+// rows returns x [1, T, n, width] in a layout that the kernels can read, copied if necessary: the n rows of a token are
+// contiguous. With fours, rows start at multiples of four elements, so that they can be read as float4.
 func (g *graph) rows(b *ir.Builder, x *ir.Value, fours bool) *ir.Value {
 	l, _ := g.Layout(x)
 	apart := l.Shape[3] != 1 && l.Strides[3] != 1 || l.Shape[2] != 1 && l.Strides[2] != l.Shape[3]
@@ -166,7 +166,7 @@ func (d *delta) chunks(b *ir.Builder, g *graph) *ir.Op {
 		d.op.Input("beta"), d.op.Input("reset"))
 }
 
-// SlotDeltaRule is DeltaRule of slot_delta_step or slot_delta_chunks, for so many rows.
+// SlotDeltaRule returns the kernel of slot_delta_step or slot_delta_chunks, and the number of rows.
 func SlotDeltaRule(op *ir.Op, view Views, state kernels.DType) (d kernels.SlotDelta, rows int, ok bool) {
 	d.Entries = shape(op.Input("entries"))[0]
 	if op.Def.Name == "slot_delta_chunks" {
@@ -176,7 +176,7 @@ func SlotDeltaRule(op *ir.Op, view Views, state kernels.DType) (d kernels.SlotDe
 	return d, rows, ok
 }
 
-// DeltaRule is the kernel of delta_step or delta_chunks, on a state of a dtype, for so many tokens.
+// DeltaRule returns the kernel of delta_step or delta_chunks on a state of a dtype, and the number of tokens.
 func DeltaRule(op *ir.Op, view Views, state kernels.DType) (d kernels.Delta, tokens int, ok bool) {
 	q, k, v, g, beta := view(op.Input("q")), view(op.Input("k")), view(op.Input("v")),
 		view(op.Input("g")), view(op.Input("beta"))
@@ -189,7 +189,7 @@ func DeltaRule(op *ir.Op, view Views, state kernels.DType) (d kernels.Delta, tok
 	}
 	d = kernels.Delta{DK: q.Shape[3], DV: v.Shape[3], KHeads: q.Shape[2], Heads: heads, State: state,
 		GToken: heads, BetaToken: heads}
-	if tokens > 1 { // the distance of tokens means nothing where there is one
+	if tokens > 1 { // with one token, its distance to the next is meaningless
 		d.QToken, d.KToken, d.VToken, d.GToken, d.BetaToken = q.Strides[1], k.Strides[1], v.Strides[1],
 			g.Strides[1], beta.Strides[1]
 	}
@@ -208,7 +208,7 @@ func DeltaRule(op *ir.Op, view Views, state kernels.DType) (d kernels.Delta, tok
 	return d, tokens, true
 }
 
-// deltaKernel reports whether kernels do an operation that deltaRule makes.
+// deltaKernel reports whether the device has kernels for an operation that deltaRule makes.
 func (g *graph) deltaKernel(op *ir.Op) bool {
 	state, ok := CacheType(op.Buffer, g.Precision)
 	if !ok {
@@ -228,7 +228,7 @@ func (g *graph) deltaKernel(op *ir.Op) bool {
 	return g.Allowed(solve, err) && g.Allowed(scan, err)
 }
 
-// slotDeltaKernel is deltaKernel of several sequences.
+// slotDeltaKernel is deltaKernel for several sequences.
 func (g *graph) slotDeltaKernel(op *ir.Op, state kernels.DType) bool {
 	d, rows, ok := SlotDeltaRule(op, g.views, state)
 	if !ok || !g.Allowed(d.StepLaunch(rows)) {

@@ -8,8 +8,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// router makes the softmax of the largest of rows one operation with finding them, and with the product of each with a
-// number that its expert has.
+// router merges the softmax over the k largest elements of each row, their search, and the multiplication of each score
+// by a factor of its expert into one operation.
 func (g *graph) router(op *ir.Op) {
 	attrs, x := ir.Attrs[ir.SoftmaxAttrs](op), op.Input("x")
 	v := g.source(x)
@@ -46,8 +46,8 @@ func (g *graph) router(op *ir.Op) {
 	g.stand(top, top.Results[1], r.Results[1])
 }
 
-// scaledBy is the only reader of scores if it multiplies each by a number that its expert has, of a constant [experts,
-// 1]; nil where it is something else.
+// scaledBy returns the only reader of scores, if it multiplies each score by the factor of its expert from a constant
+// [experts, 1]; else nil.
 func (g *graph) scaledBy(scores, indices *ir.Value, experts int) (product *ir.Op, scale *ir.Value) {
 	readers := g.readers[scores]
 	if len(readers) != 1 || readers[0] == nil || readers[0].Def.Name != "multiply" {
@@ -71,7 +71,7 @@ func (g *graph) scaledBy(scores, indices *ir.Value, experts int) (product *ir.Op
 	return product, scale
 }
 
-// Router is the kernel of router and of routed_experts, with the operand scale, or nil.
+// Router returns the kernel part of router and of routed_experts. scale has a factor for each expert, or is nil.
 func Router(experts, k int, scale *ir.Value) kernels.Router {
 	r := kernels.Router{Experts: experts, Top: k, Normalize: true, Scale: 1}
 	switch {
@@ -84,8 +84,8 @@ func Router(experts, k int, scale *ir.Value) kernels.Router {
 	return r
 }
 
-// Experts is the kernel of experts and of routed_experts, and but for Router that of sorted_experts; false where
-// kernels read no such weights or have no such activation.
+// Experts returns the kernel of experts and routed_experts; the kernel of sorted_experts has the same shape but no
+// router. It returns false where kernels cannot read the weights or lack the activation.
 func Experts(op *ir.Op) (k kernels.Experts, ok bool) {
 	gate, ok := weightOf(op.Input("gate"))
 	k = kernels.Experts{Format: gate.Format, Count: gate.count, Hidden: gate.cols, Inner: gate.rows,
@@ -105,14 +105,15 @@ func Experts(op *ir.Op) (k kernels.Experts, ok bool) {
 	return k, ok && known
 }
 
-// ManyExperts is the kernel of sorted_experts, whose rows are tiled or exact.
+// ManyExperts returns the kernel of sorted_experts. exact keeps its inputs in float32.
 func ManyExperts(k kernels.Experts, exact bool) kernels.ManyExperts {
 	return kernels.ManyExperts{Format: k.Format, Count: k.Count, Top: k.Top, Hidden: k.Hidden, Inner: k.Inner,
 		Activation: k.Activation, Exact: exact}
 }
 
-// mixturesOfExperts makes mixtures of experts those of few tokens, which read the experts of each, or those that sort
-// tokens by expert. What is added to their result is a part of them: an expert of all tokens, and another term.
+// mixturesOfExperts replaces mixtures of experts by the operation for few tokens, which reads the experts of each
+// token, or the one that sorts tokens by expert. It merges in what is added to the result: a shared expert, and another
+// term.
 func mixturesOfExperts(g *graph) {
 	found := false
 	g.each(func(op *ir.Op) {
@@ -127,7 +128,7 @@ func mixturesOfExperts(g *graph) {
 	}
 }
 
-// trimLinears drops the weights of linears whose products nothing reads any more.
+// trimLinears removes weights from the linears of op whose products are no longer read.
 func (g *graph) trimLinears(op *ir.Op) {
 	var weights, results []*ir.Value
 	for i, v := range op.Results {
@@ -149,23 +150,23 @@ func (g *graph) trimLinears(op *ir.Op) {
 	}
 }
 
-// mixture is a mixture of experts on its way to become one operation.
+// mixture is a mixture of experts that is being merged into one operation.
 type mixture struct {
 	op             *ir.Op
 	activation     string // of the gates
 	gate, up, down weight
 	x              Layout
 	tokens, top    int
-	router         *ir.Op // which chooses the experts in their own kernel, or nil
+	router         *ir.Op // set if the experts' kernel also chooses the experts
 	sorted         bool
 	shared         *shared
 	extra          *ir.Value
-	gated          *ir.Op // the glu that extra is, or nil
+	gated          *ir.Op // the glu whose result extra is, or nil
 	term           *ir.Value
-	last           *ir.Op // whose result it is
+	last           *ir.Op // the operation whose result the mixture replaces
 }
 
-// mixture gives the mixture that op is; nil where no kernel does it.
+// mixture returns op as a mixture, or nil where the device has no kernel for it.
 func (g *graph) mixture(op *ir.Op) *mixture {
 	m := &mixture{op: op, activation: ir.ActivationOfExperts(op.Def.Name), last: op}
 	if !m.takeOperands(g) {
@@ -189,7 +190,7 @@ func (g *graph) mixture(op *ir.Op) *mixture {
 	return m
 }
 
-// takeOperands takes weights, tokens and choices from the operation; it is false where they do not fit each other.
+// takeOperands collects weights, tokens and chosen experts. It returns false where their shapes do not fit.
 func (m *mixture) takeOperands(g *graph) bool {
 	op := m.op
 	var ok, ok2, ok3, ok4, ok5 bool
@@ -212,12 +213,12 @@ func (m *mixture) takeOperands(g *graph) bool {
 		slices.Equal(indices.Shape, scores.Shape) && strided.Elements(indices.Shape) == m.tokens*m.top
 }
 
-// isChoice reports whether a value is experts that an operation with a kernel has chosen.
+// isChoice reports whether v is the list of experts that an operation with a kernel has chosen.
 func isChoice(v *ir.Value) bool {
 	return v.Def != nil && v.Index == 1 && (v.Def.Def.Name == "router" || v.Def.Def.Name == "top_k")
 }
 
-// takeRouter makes the router a part of the experts, where nothing else reads what it gives.
+// takeRouter merges the router into the experts, if nothing else reads its results.
 func (m *mixture) takeRouter(g *graph) {
 	scores, indices := g.source(m.op.Input("scores")), g.source(m.op.Input("indices"))
 	r := scores.Def
@@ -231,7 +232,7 @@ func (m *mixture) takeRouter(g *graph) {
 	}
 }
 
-// kernel describes the kernels for a few tokens.
+// kernel returns the kernels for a few tokens.
 func (m *mixture) kernel() kernels.Experts {
 	k := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top,
 		Hidden: m.gate.cols, Inner: m.gate.rows}
@@ -242,12 +243,12 @@ func (m *mixture) kernel() kernels.Experts {
 	return k
 }
 
-// many describes the kernels for many tokens.
+// many returns the kernels for many tokens.
 func (m *mixture) many(tiled bool) kernels.ManyExperts {
 	return ManyExperts(m.kernel(), !tiled)
 }
 
-// fewExperts reports whether there are both kernels for a few tokens, whatever is added to their result.
+// fewExperts reports whether the device has both kernels for a few tokens, whatever is added to their result.
 func (t *Target) fewExperts(k kernels.Experts, tokens int) bool {
 	return ask(t, "usable", k, tokens, func() bool {
 		up, down := k.Tunings(t.Machine, tokens)
@@ -263,8 +264,8 @@ func (t *Target) fewExperts(k kernels.Experts, tokens int) bool {
 	})
 }
 
-// ExpertTiles are the ways to divide the products of sorted_experts: the first one that may be used, and the others
-// that take the order which is made for it; none where there is no kernel.
+// ExpertTiles returns the variants of the products of sorted_experts: the first that may be used, then the others that
+// work with the same order of tokens. It returns none where there is no kernel.
 func (t *Target) ExpertTiles(k kernels.ManyExperts, tokens int) []kernels.Tile {
 	variants := k.Tiles(t.Machine.Target, tokens)
 	first := slices.IndexFunc(variants[:min(len(variants), MaxRefused)], func(w kernels.Tile) bool {
@@ -284,7 +285,7 @@ func (t *Target) sortedExperts(k kernels.ManyExperts, tokens int) bool {
 	})
 }
 
-// takeSums makes sums of the result, which nothing else reads, a part of the mixture.
+// takeSums merges additions to the result into the mixture, if nothing else reads it.
 func (m *mixture) takeSums(g *graph) {
 	for {
 		sum, other := g.sumWith(m.last.Result())
@@ -309,8 +310,8 @@ func (m *mixture) takeSums(g *graph) {
 	}
 }
 
-// sumWith is the sum that is the only reader of v, through views of all of it, with the other term; nil where there is
-// none.
+// sumWith returns the addition that is the only reader of v, directly or through reshapes, and its other term; nil
+// where there is none.
 func (g *graph) sumWith(v *ir.Value) (sum *ir.Op, other *ir.Value) {
 	all := v
 	for {
@@ -332,8 +333,7 @@ func (g *graph) sumWith(v *ir.Value) (sum *ir.Op, other *ir.Value) {
 	}
 }
 
-// gatedRows is the glu that v is all of: sigmoid of a number for each row times the row; nil where it is something
-// else.
+// gatedRows returns the glu whose whole result v is, if it multiplies each row by the sigmoid of one number; else nil.
 func (g *graph) gatedRows(v *ir.Value) *ir.Op {
 	op := g.defined(v, "glu")
 	if op == nil || ir.Attrs[ir.GLUAttrs](op).Activation != "sigmoid" {
@@ -352,12 +352,12 @@ func (g *graph) gatedRows(v *ir.Value) *ir.Op {
 	return op
 }
 
-// replace puts the operation where its last sum was.
+// replace puts the merged operation where its last addition was.
 func (m *mixture) replace(g *graph) {
 	g.replace(m.last, func(b *ir.Builder) []*ir.Value { return []*ir.Value{m.build(b, g)} })
 }
 
-// lead is the shape of x with another last dim.
+// lead returns the shape of x with n as its last dim.
 func (m *mixture) lead(n int) []int {
 	return append(slices.Clone(m.x.Shape[:len(m.x.Shape)-1]), n)
 }

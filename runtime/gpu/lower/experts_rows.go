@@ -6,8 +6,8 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// rowsOfExperts makes the normalization before mixtures of experts a part of them, and gives sorted ones their rows in
-// the form that tiled products take.
+// rowsOfExperts merges the norm before a mixture of experts into it. For sorted experts it adds an operation that
+// brings rows into the form that tiled products take.
 func (g *graph) rowsOfExperts(op *ir.Op) {
 	if op.Def.Name == "sorted_experts" {
 		g.prepareExperts(op)
@@ -16,7 +16,8 @@ func (g *graph) rowsOfExperts(op *ir.Op) {
 	g.normOfExperts(op)
 }
 
-// productOfExperts is a product of the rows that experts take.
+// productOfExperts describes the input rows of a mixture as those of a product, so that the functions that merge norms
+// into products and copy their rows work for mixtures too.
 func (g *graph) productOfExperts(op *ir.Op) *product {
 	form, _ := weightOf(op.Input("gate"))
 	x := op.Input("x")
@@ -54,7 +55,7 @@ func (g *graph) normOfExperts(op *ir.Op) {
 	})
 }
 
-// prepareExperts gives sorted experts their rows.
+// prepareExperts adds the operation that brings the rows of sorted experts into the form for tiles.
 func (g *graph) prepareExperts(op *ir.Op) {
 	p := g.productOfExperts(op)
 	g.replace(op, func(b *ir.Builder) []*ir.Value {

@@ -5,15 +5,15 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// shared is an expert of all tokens: sigmoid(score) · down(activation(gate) · up), with the activation of the others.
-// Without up, gate has the rows of both.
+// shared is a shared expert, which every token uses: sigmoid(score) · down(activation(gate) · up), with the same
+// activation as the other experts. If up is nil, gate has the rows of both.
 type shared struct {
 	gate, up, down *ir.Value // weights
 	score          *ir.Value
 }
 
-// sharedBy sees a term beside a mixture of experts as one expert more; nil where it is something else, or has another
-// shape or format.
+// sharedBy returns the shared expert whose result v is. It returns nil where v is something else, or has another shape
+// or weight format than the mixture.
 func (m *mixture) sharedBy(g *graph, v *ir.Value) *shared {
 	term := g.gatedRows(v)
 	if term == nil || m.router == nil {
@@ -55,8 +55,8 @@ func (m *mixture) sharedBy(g *graph, v *ir.Value) *shared {
 	return s
 }
 
-// product is the product of rows with a weight, of all of linear or linears, in whose result v lies; nil where there is
-// none, or it has a bias.
+// product returns the operands of the linear or linears whose result v is a part of, and the layout of that result. It
+// returns nil where there is none, or it has a bias.
 func (g *graph) product(v *ir.Value) (x, weight *ir.Value, result Layout) {
 	l, ok := g.Layout(v)
 	if !ok || l.Base.Def == nil {
@@ -74,8 +74,8 @@ func (g *graph) product(v *ir.Value) (x, weight *ir.Value, result Layout) {
 	return nil, nil, l
 }
 
-// pairOf gives the weights of the products of x that both operands of a glu are, each of n columns; of one weight where
-// they are its halves.
+// pairOf returns the two weights whose products with x are the operands of a glu, each with n rows. Both are the same
+// value where they are halves of one weight.
 func (g *graph) pairOf(glu *ir.Op, n int) (gate, up, x *ir.Value) {
 	a, _ := g.Layout(glu.Input("gate"))
 	c, _ := g.Layout(glu.Input("x"))

@@ -6,32 +6,32 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// graph is the entry on its way through the rows of the table. One is kept for all rows: who reads a value, and how
-// a value lies in memory, is known at any time and follows what a row changes.
+// graph is the entry while the passes run. All passes share it, since it knows at any time who reads a value and how it
+// lies in memory.
 //
-// A row sees the operations in the order of the entry as the row found it. What it makes takes its place there when the
-// row ends, and what nothing reads any more is gone then.
+// A pass sees the operations in the order in which it found them. When the pass ends, the operations that it made are
+// put in their places, and those that nothing reads any more are removed.
 type graph struct {
 	*Target
 	m *ir.Module
-	// readers are the operations that read a value, as often as they do; nil stands for the results of the entry.
-	// Constants have none: nobody asks.
+	// readers has the operations that read a value, once for each operand; nil stands for a result of the entry.
+	// Constants have no list, since no pass needs it.
 	readers map[*ir.Value][]*ir.Op
 	layouts map[*ir.Value]Layout
-	// before are operations that the row has made, by that before which they stand.
+	// before has the operations that the pass has made, by the operation that they are put before.
 	before map[*ir.Op][]*ir.Op
 	dead   map[*ir.Op]bool
-	// prepared are the operations that bring rows into the form that tiled products take.
+	// prepared are the operations that bring rows into the form for tiled products.
 	prepared []*ir.Op
-	// places are the operations' numbers in the entry as the row found it.
+	// places are the operations' positions in the entry, as the pass found it.
 	places map[*ir.Op]int
-	// touched are those that the row has made, or that read something else since.
+	// touched are the operations that the pass has made or whose operands it has changed.
 	touched []*ir.Op
-	// changed says that the row has made or dropped an operation.
+	// changed says that the pass has made or removed an operation.
 	changed bool
 }
 
-// newGraph gives the graph of a module's entry, without operations that nothing reads.
+// newGraph returns the graph of a module's entry, without operations whose results nothing reads.
 func newGraph(m *ir.Module, t *Target) *graph {
 	body := m.Entry.Body
 	n := len(body.Ops)
@@ -52,7 +52,7 @@ func newGraph(m *ir.Module, t *Target) *graph {
 	return g
 }
 
-// row is the run of a row of the table.
+// row wraps f as the function of a pass.
 func row(f func(g *graph)) func(*ir.Module, *graph) error {
 	return func(_ *ir.Module, g *graph) error {
 		if err := ir.Build(func() { f(g) }); err != nil {
@@ -65,13 +65,14 @@ func row(f func(g *graph)) func(*ir.Module, *graph) error {
 	}
 }
 
-// each is a row that calls f for every operation of these names, in the order of the entry.
+// each wraps f as the function of a pass that calls it for every operation with one of these names, in the order of the
+// entry.
 func each(f func(g *graph, op *ir.Op), names ...string) func(*ir.Module, *graph) error {
 	return row(func(g *graph) { g.each(func(op *ir.Op) { f(g, op) }, names...) })
 }
 
-// each calls f for the operations of these names in order, but for those that f has made or that are gone. Without
-// names it does so for all.
+// each calls f for the operations with these names in order (for all operations without names). It skips those that f
+// has made or removed meanwhile.
 func (g *graph) each(f func(op *ir.Op), names ...string) {
 	for _, op := range g.m.Entry.Body.Ops {
 		if (len(names) == 0 || slices.Contains(names, op.Def.Name)) && !g.dead[op] {
@@ -80,7 +81,7 @@ func (g *graph) each(f func(op *ir.Op), names ...string) {
 	}
 }
 
-// arrange puts what a row has made into the entry and takes out what is gone.
+// arrange puts the operations that a pass has made into the entry, and takes out those that it has removed.
 func (g *graph) arrange() {
 	body := g.m.Entry.Body
 	ops := make([]*ir.Op, 0, len(body.Ops)+len(g.before))
@@ -106,14 +107,14 @@ func (g *graph) arrange() {
 	g.touched = g.touched[:0]
 }
 
-// number notes the places of the operations. Those that are gone keep theirs: nobody asks.
+// number notes the positions of the operations. Removed ones keep their old number; nothing reads it.
 func (g *graph) number() {
 	for i, op := range g.m.Entry.Body.Ops {
 		g.places[op] = i
 	}
 }
 
-// isEarly reports whether op stands before one that defines what it reads.
+// isEarly reports whether op stands before an operation that defines one of its operands.
 func (g *graph) isEarly(op *ir.Op) bool {
 	at, early := g.places[op], false
 	if !g.dead[op] {
@@ -126,8 +127,8 @@ func (g *graph) isEarly(op *ir.Op) bool {
 	return early
 }
 
-// draft is a builder of operations that may be put into the entry ([graph.insert]) once the device has been asked
-// whether there are kernels for them.
+// draft returns a builder whose operations are not in the entry yet. [graph.insert] puts them there, once the device
+// has confirmed that it has kernels for them.
 func (g *graph) draft() *ir.Builder { return &ir.Builder{Module: g.m, Region: &ir.Region{}} }
 
 // insert puts the operations of a draft before another one.
@@ -155,7 +156,7 @@ func (g *graph) read(op *ir.Op) {
 	})
 }
 
-// put replaces op by the operations of a draft, whose last one has the results that stand for op's.
+// put replaces op by the operations of a draft. The results of the last one replace op's.
 func (g *graph) put(draft *ir.Builder, op *ir.Op) {
 	ops := draft.Region.Ops
 	g.insert(draft, op)
@@ -165,8 +166,8 @@ func (g *graph) put(draft *ir.Builder, op *ir.Op) {
 	g.drop(op)
 }
 
-// replace puts what build makes in the place of op. build gives the values that stand for op's results, or nil for
-// those that nothing reads.
+// replace replaces op by what build makes. build returns the values that replace op's results, or nil for results that
+// nothing reads.
 func (g *graph) replace(op *ir.Op, build func(b *ir.Builder) []*ir.Value) {
 	for i, n := range build(g.builder(op)) {
 		if n != nil {
@@ -176,15 +177,16 @@ func (g *graph) replace(op *ir.Op, build func(b *ir.Builder) []*ir.Value) {
 	g.drop(op)
 }
 
-// builder gives one that puts operations before another one.
+// builder returns a builder that puts operations before another one.
 func (g *graph) builder(before *ir.Op) *ir.Builder {
 	return &ir.Builder{Module: g.m, Insert: func(n *ir.Op) { g.add(n, before) }}
 }
 
-// stand makes all that reads old read v, in the type of old. A view of v that this needs stands before op.
+// stand makes every reader of old read v instead, reshaped to the type of old. The reshape, if needed, is put before
+// op.
 func (g *graph) stand(op *ir.Op, old, v *ir.Value) { g.use(old, like(g.builder(op), v, old.Type)) }
 
-// use makes all that reads v read n.
+// use makes every reader of v read n instead.
 func (g *graph) use(v, n *ir.Value) {
 	readers := g.readers[v]
 	for _, op := range readers {
@@ -216,7 +218,7 @@ func (g *graph) use(v, n *ir.Value) {
 	g.unread(v)
 }
 
-// forget drops the layouts of results that follow from those of an operation's operands.
+// forget drops the layouts of op's results and of all values whose layouts follow from them.
 func (g *graph) forget(op *ir.Op) {
 	if !op.Def.IsView() && order[op.Def.Name] == nil {
 		return
@@ -231,14 +233,14 @@ func (g *graph) forget(op *ir.Op) {
 	}
 }
 
-// unread drops the operation that gives v if nothing needs it.
+// unread removes the operation that defines v if nothing needs it.
 func (g *graph) unread(v *ir.Value) {
 	if v.Def != nil && !v.Def.Writes() && !g.isRead(v.Def) {
 		g.drop(v.Def)
 	}
 }
 
-// drop removes an operation, and those that then nothing reads.
+// drop removes an operation, and then those whose results nothing reads any more.
 func (g *graph) drop(op *ir.Op) {
 	if g.dead[op] {
 		return
@@ -258,8 +260,8 @@ func (g *graph) isRead(op *ir.Op) bool {
 	return slices.ContainsFunc(op.Results, func(v *ir.Value) bool { return len(g.readers[v]) > 0 })
 }
 
-// only reports whether v, and the values on the way to it through views, are read by nothing but the one that asks:
-// so what computes it can become a part of that.
+// only reports whether v, and the values that lead to it through views, have no reader but the one that asks. Then the
+// operation that computes v can be merged into that reader.
 func (g *graph) only(v *ir.Value) bool {
 	for v != nil {
 		if len(g.readers[v]) != 1 {
@@ -273,7 +275,7 @@ func (g *graph) only(v *ir.Value) bool {
 	return false
 }
 
-// firstRead is the place of the first operation that reads v, through views too.
+// firstRead returns the position of the first operation that reads v or a view of v.
 func (g *graph) firstRead(v *ir.Value) int {
 	first := len(g.m.Entry.Body.Ops)
 	for _, op := range g.readers[v] {
@@ -289,20 +291,20 @@ func (g *graph) firstRead(v *ir.Value) int {
 	return first
 }
 
-// works reports whether an operation from number first on and before last works on a buffer.
+// works reports whether one of the operations at positions first to last-1 reads or writes a buffer.
 func (g *graph) works(first, last int, on *ir.Buffer) bool {
 	return slices.ContainsFunc(g.m.Entry.Body.Ops[first:max(first, last)],
 		func(op *ir.Op) bool { return worksOn(op, on) })
 }
 
-// written reports whether an operation from number first on and before last writes a buffer.
+// written reports whether one of the operations at positions first to last-1 writes a buffer.
 func (g *graph) written(first, last int, b *ir.Buffer) bool {
 	return slices.ContainsFunc(g.m.Entry.Body.Ops[first:max(first, last)], func(op *ir.Op) bool {
 		return op.Def.Effect != ir.Reads && worksOn(op, b)
 	})
 }
 
-// worksOn reports whether op, or one inside of it, works on a buffer.
+// worksOn reports whether op, or an operation in its regions, reads or writes a buffer.
 func worksOn(op *ir.Op, on *ir.Buffer) bool {
 	if on != nil && (op.Buffer == on || op.Second == on) {
 		return true

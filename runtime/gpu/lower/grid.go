@@ -5,13 +5,14 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// Grid sees a strided tensor as rows of its last dim: Tokens of Rows each, of Width elements.
+// Grid describes a strided tensor as rows of its last dim, in two levels: Tokens groups of Rows rows of Width elements.
 type Grid struct {
 	Tokens, Rows, Width int
 	Strides             kernels.Rows
 }
 
-// GridOf fails where the dims before the last are not evenly spaced in two levels at most.
+// GridOf returns the grid of a tensor. It returns false where the dims before the last are not evenly spaced in one or
+// two levels.
 func GridOf(shape, strides []int) (g Grid, ok bool) {
 	last := len(shape) - 1
 	if last < 0 {
@@ -43,7 +44,8 @@ func GridOf(shape, strides []int) (g Grid, ok bool) {
 	return g, false
 }
 
-// Like gives the strides of the rows of another tensor, as many as g has and in the same two levels.
+// Like returns the strides of the rows of another tensor, which must have the same number of rows in the same two
+// levels.
 func (g Grid) Like(shape, strides []int) (kernels.Rows, bool) {
 	stride, ok := strided.Reshape(shape, strides, []int{g.Tokens, g.Rows, g.Width})
 	if !ok || strided.Elements(shape) != g.Tokens*g.Rows*g.Width || g.Width != 1 && stride[2] != 1 {
@@ -53,7 +55,7 @@ func (g Grid) Like(shape, strides []int) (kernels.Rows, bool) {
 }
 
 // RowsOf describes a strided tensor as rows of width elements, one row for each token. It returns false where the
-// tensor cannot be seen so.
+// tensor does not have that layout.
 func RowsOf(shape, strides []int, width int) (Grid, bool) {
 	rows := []int{strided.Elements(shape) / max(width, 1), 1, width}
 	stride, ok := strided.Reshape(shape, strides, rows)

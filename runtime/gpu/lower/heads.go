@@ -8,13 +8,13 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// Heads is a view [1, H, T, D] as heads of tokens.
+// Heads describes a view [1, H, T, D] as the heads of tokens.
 type Heads struct {
 	Heads, Tokens, Width int
 	Strides              kernels.Rows
 }
 
-// HeadsOf fails where the elements of a head are not adjacent.
+// HeadsOf returns the description of a view. It returns false where the elements of a head are not contiguous.
 func HeadsOf(v plan.View) (h Heads, ok bool) {
 	if len(v.Shape) != 4 || v.Shape[0] != 1 || v.Shape[3] > 1 && v.Strides[3] != 1 {
 		return h, false
@@ -22,19 +22,20 @@ func HeadsOf(v plan.View) (h Heads, ok bool) {
 	return Heads{v.Shape[1], v.Shape[2], v.Shape[3], kernels.Rows{Token: v.Strides[2], Row: v.Strides[1]}}, true
 }
 
-// Views gives the view of a value in the memory that it lies in.
+// Views returns the view (offset, shape, strides) of a value in the memory that it lies in.
 type Views func(v *ir.Value) plan.View
 
-// views are those of the layouts.
+// views returns the view that the layouts of the graph give.
 func (g *graph) views(v *ir.Value) plan.View {
 	l, _ := g.Layout(v)
 	return l.View
 }
 
-// CacheType is the dtype in which a buffer of keys or values is stored; false where it does not lie on the device.
+// CacheType returns the dtype in which a buffer of keys or values is stored. It returns false where the buffer does not
+// lie on the device.
 func CacheType(b *ir.Buffer, p eval.Precision) (kernels.DType, bool) {
 	switch d := b.Type.DType; {
-	case d == ir.U32 && b.Type.Rank() == 4: // rows of codes of 8 bits, which operations on blocks write and read
+	case d == ir.U32 && b.Type.Rank() == 4: // rows of codes of 8 bits, which only operations on blocks read and write
 		return kernels.U32, true
 	case !d.IsFloat() || p == eval.Mixed && d != ir.BF16 && d != ir.F32:
 		return kernels.None, false
@@ -44,7 +45,7 @@ func CacheType(b *ir.Buffer, p eval.Precision) (kernels.DType, bool) {
 	return kernels.F32, true
 }
 
-// headNorm tells the kernels of heads about a normalization.
+// headNorm returns the field for a kernel's norm of heads: none, without a weight, or with a weight.
 func headNorm(asked bool, weight *ir.Value) kernels.HeadNorm {
 	switch {
 	case !asked:
@@ -55,7 +56,7 @@ func headNorm(asked bool, weight *ir.Value) kernels.HeadNorm {
 	return kernels.WeightedHeadNorm
 }
 
-// RopeHeads is the kernel of rope_heads, for so many tokens.
+// RopeHeads returns the kernel of rope_heads, and the number of tokens.
 func RopeHeads(op *ir.Op, view Views) (r kernels.Rope, tokens int, ok bool) {
 	attrs := ir.Attrs[ir.RopeHeadsAttrs](op)
 	h, ok := HeadsOf(view(op.Input("x")))
@@ -70,8 +71,8 @@ func RopeHeads(op *ir.Op, view Views) (r kernels.Rope, tokens int, ok bool) {
 	return r, h.Tokens, true
 }
 
-// RopeWrite is the kernel of rope_write, or that part of attention_step, for so many tokens; cache is the dtype of the
-// caches.
+// RopeWrite returns the kernel of rope_write, or of that part of attention_step, and the number of tokens. cache is the
+// dtype of the caches.
 func RopeWrite(op *ir.Op, view Views, cache kernels.DType) (r kernels.Rope, tokens int, ok bool) {
 	var attrs ir.RopeWriteAttrs
 	switch a := op.Attrs.(type) {
@@ -95,7 +96,8 @@ func RopeWrite(op *ir.Op, view Views, cache kernels.DType) (r kernels.Rope, toke
 	return r, q.Tokens, true
 }
 
-// ropeOf is the part of a rotation with writes that says what heads are and what happens to them.
+// ropeOf returns the fields of a kernel that rotates and writes that describe the heads, their norms and their
+// rotation.
 func ropeOf(q, k, v Heads, attrs ir.RopeWriteAttrs, op *ir.Op) kernels.Rope {
 	r := kernels.Rope{D: q.Width, Traditional: attrs.Traditional, QHeads: q.Heads, KVHeads: k.Heads, Q: q.Strides,
 		K: k.Strides, V: v.Strides,
@@ -107,16 +109,16 @@ func ropeOf(q, k, v Heads, attrs ir.RopeWriteAttrs, op *ir.Op) kernels.Rope {
 	return r
 }
 
-// normOfHeads is a normalization of heads as a part of what reads them.
+// normOfHeads is a norm of heads that is merged into the operation that reads its result.
 type normOfHeads struct {
 	norm *ir.Op
 	eps  float32
-	// shape is what the normalization's operand is seen in, token by token.
+	// shape is the shape in which the operand of the norm is read: token by token.
 	shape []int
 }
 
-// headNorm finds the normalization that heads x [1, H, T, D] are the result of, where nothing else reads that; nil
-// where there is none that kernels of heads do themselves.
+// headNorm returns the norm whose result the heads x [1, H, T, D] are, if nothing else reads that and kernels of heads
+// can compute the norm themselves; else nil.
 func (g *graph) headNorm(x *ir.Value) *normOfHeads {
 	l, ok := g.Layout(x)
 	op := g.from(x, "rms_norm")
@@ -143,7 +145,7 @@ func (g *graph) headNorm(x *ir.Value) *normOfHeads {
 	return n
 }
 
-// input gives the operand of the normalization as heads [1, H, T, D], and its weight; x and nil without one.
+// input returns the operand of the norm as heads [1, H, T, D], and its weight. Without a norm it returns x and nil.
 func (n *normOfHeads) input(b *ir.Builder, x *ir.Value) (heads, weight *ir.Value) {
 	if n == nil {
 		return x, nil

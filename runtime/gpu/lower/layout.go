@@ -8,22 +8,22 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// Layout tells where the elements of a value lie: those of View in the memory of Base.
+// Layout describes where the elements of a value lie: View selects them in the memory of the value Base.
 type Layout struct {
-	// Base is the value whose memory it is: the value itself where its operation makes it.
+	// Base is the value whose memory it is. It is the value itself where its operation writes new memory.
 	Base *ir.Value
 	plan.View
 }
 
-// IsDense reports whether the elements lie one after the other.
+// IsDense reports whether the elements are contiguous in row-major order.
 func (l Layout) IsDense() bool {
 	return slices.Equal(dims(l.Strides, l.Shape), dims(strided.RowMajor(l.Shape), l.Shape))
 }
 
-// isLoad reports whether it is the content of a buffer.
+// isLoad reports whether the value is the content of a buffer.
 func (l Layout) isLoad() bool { return l.Base.Def != nil && l.Base.Def.Def.Name == "load" }
 
-// dims are the strides of dims of more than one element: others mean nothing.
+// dims returns the strides of the dims that have more than one element. The strides of others have no meaning.
 func dims(strides, shape []int) []int {
 	var out []int
 	for i, n := range shape {
@@ -34,13 +34,14 @@ func dims(strides, shape []int) []int {
 	return out
 }
 
-// Same reports whether l has all elements of o in their order, and both are dense.
+// Same reports whether l and o have the same elements in the same order, and both are dense.
 func (l Layout) Same(o Layout) bool {
 	return l.Base == o.Base && l.Offset == o.Offset && strided.Elements(l.Shape) == strided.Elements(o.Shape) &&
 		l.IsDense() && o.IsDense()
 }
 
-// Layout gives the layout of a tensor of the entry; false where its shape is known only when the plan runs.
+// Layout returns the layout of a tensor of the entry. It returns false where the shape is known only when the plan
+// runs.
 func (g *graph) Layout(v *ir.Value) (Layout, bool) {
 	if l, known := g.layouts[v]; known {
 		return l, l.Base != nil
@@ -78,18 +79,18 @@ func (g *graph) layoutOf(v *ir.Value) (Layout, bool) {
 	return own, true
 }
 
-// order has the operations whose kernels do not write their results in row-major order, with the strides that they
-// give; nil stands for row-major.
+// order has the operations whose kernels do not write results in row-major order. Its functions return the strides of
+// the result; nil means row-major.
 var order map[string]func(g *graph, op *ir.Op, shape []int) []int
 
-func init() { // rules ask for the layouts of operands
+func init() { // in init, since the functions refer to order through Layout
 	order = map[string]func(g *graph, op *ir.Op, shape []int) []int{
 		"rope_heads": tokenMajor, "rope_write": tokenMajor, "rope_rows_write": tokenMajor, "attention": attentionOrder,
 		"rows_attention": attentionOrder, "sigmoid": inOrder, "take": takenRows,
 	}
 }
 
-// tokenMajor: heads [1, H, T, D] lie token by token.
+// tokenMajor returns the strides of heads [1, H, T, D] whose memory order is [T, H, D].
 func tokenMajor(_ *graph, _ *ir.Op, shape []int) []int {
 	if len(shape) != 4 {
 		return nil
@@ -97,7 +98,8 @@ func tokenMajor(_ *graph, _ *ir.Op, shape []int) []int {
 	return []int{shape[2] * shape[1] * shape[3], shape[3], shape[1] * shape[3], 1}
 }
 
-// attentionOrder: without a gate the result is heads, which lie token by token.
+// attentionOrder returns the strides of attention's result: token by token if it is heads, row-major if it was merged
+// with a gate.
 func attentionOrder(g *graph, op *ir.Op, shape []int) []int {
 	if op.Input("gate") != nil {
 		return nil
@@ -105,7 +107,7 @@ func attentionOrder(g *graph, op *ir.Op, shape []int) []int {
 	return tokenMajor(g, op, shape)
 }
 
-// takenRows: rows of an axis that has others before it lie one behind the other.
+// takenRows returns the strides of a take along an axis that is not the first: the rows of that axis are contiguous.
 func takenRows(g *graph, op *ir.Op, shape []int) []int {
 	l, ok := g.Layout(op.Input("x"))
 	if !ok || len(shape) != len(l.Shape) {
@@ -119,7 +121,7 @@ func takenRows(g *graph, op *ir.Op, shape []int) []int {
 	return strides
 }
 
-// inOrder: results lie in the order of the first operand of their shape.
+// inOrder returns the strides of the first operand that has the result's shape.
 func inOrder(g *graph, op *ir.Op, shape []int) (strides []int) {
 	op.EachArg(func(a *ir.Arg) {
 		if strides == nil && a.Kind == ir.ValueArg {
@@ -131,7 +133,7 @@ func inOrder(g *graph, op *ir.Op, shape []int) (strides []int) {
 	return strides
 }
 
-// insertCopy makes the copy explicit that a reshape needs whose elements are not spaced as it must have them.
+// insertCopy inserts an explicit copy before a reshape that cannot be a view of its operand.
 func (g *graph) insertCopy(op *ir.Op) {
 	x := op.Input("x")
 	l, ok := g.Layout(x)
@@ -150,7 +152,7 @@ func (g *graph) insertCopy(op *ir.Op) {
 	g.put(b, op)
 }
 
-// source is the value that v has all elements of in their order, through views.
+// source follows views from v back to the value that has the same elements in the same order.
 func (g *graph) source(v *ir.Value) *ir.Value {
 	for v.Def != nil && v.Def.Def.IsView() {
 		x := v.Def.Input("x")
@@ -164,7 +166,7 @@ func (g *graph) source(v *ir.Value) *ir.Value {
 	return v
 }
 
-// defined is the operation of that name whose only result v has all elements of, or nil.
+// defined returns the operation of that name whose single result has the same elements as v in the same order, or nil.
 func (g *graph) defined(v *ir.Value, name string) *ir.Op {
 	if v = g.source(v); v.Def == nil || v.Def.Def.Name != name {
 		return nil
@@ -172,7 +174,7 @@ func (g *graph) defined(v *ir.Value, name string) *ir.Op {
 	return v.Def
 }
 
-// from is the operation of that name in whose result the elements of v lie, or nil.
+// from returns the operation of that name whose result contains the elements of v, or nil.
 func (g *graph) from(v *ir.Value, name string) *ir.Op {
 	l, ok := g.Layout(v)
 	if !ok || l.Base.Def == nil || l.Base.Def.Def.Name != name {

@@ -9,24 +9,24 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// Target is what the rows ask of the device and of the call. One is made for each plan.
+// Target has the properties of the device and the call that passes ask for. There is one for each plan.
 type Target struct {
-	// Machine is what is known of the device.
+	// Machine describes the device.
 	Machine kernels.Machine
 	// Precision is eval.FP32 or eval.Mixed.
 	Precision eval.Precision
-	// Exact says that products take their inputs as they are, also in precision mixed.
+	// Exact says that products do not round their inputs, also in precision mixed.
 	Exact bool
-	// Refuses reports whether a kernel must not be used: its self-test failed on this device. Nil refuses none.
+	// Refuses reports whether a kernel must not be used because its self-test failed on this device. Nil refuses none.
 	Refuses func(kernels.Launch) bool
-	// Library reports whether the device's library has the product of rows × k numbers in bf16 with n rows of k. Nil
-	// stands for a device without one.
+	// Library reports whether the device has, in a library, the bf16 product of [rows, k] with the transpose of [n, k].
+	// Nil stands for a device without such a library.
 	Library func(rows, n, k int) bool
 
 	answers map[any]bool
 }
 
-// Table is the rows of a GPU, in the order in which they run.
+// Table has the passes of a GPU, in the order in which they run.
 var Table = passes.Ordered(
 	passes.Row[*graph]{Name: "rope", Run: row(rope)},
 	passes.Row[*graph]{Name: "rope-write", Run: row(ropeWrites), After: []passes.Order{
@@ -101,8 +101,8 @@ var Table = passes.Ordered(
 		}},
 )
 
-// Run gives m, which runtime/fuse has fused, for inputs of these shapes (nil for an int), in the operations of the
-// target.
+// Run lowers m to the operations of the target, for inputs of these shapes (nil for an int). runtime/fuse must have
+// fused m.
 func Run(m *ir.Module, shapes [][]int, t *Target, c passes.Control) (*ir.Module, error) {
 	sizes := plan.SizesOf(m.Entry.Params, shapes)
 	m = m.Specialize(func(s *ir.Symbol) (int64, bool) { n, ok := sizes[s]; return n, ok })
@@ -114,19 +114,19 @@ func Run(m *ir.Module, shapes [][]int, t *Target, c passes.Control) (*ir.Module,
 	return m, Table.Run(m, newGraph(m, t), c)
 }
 
-// Allowed passes a launch on, unless its kernel must not be used or err says that there is none.
+// Allowed reports whether a launch may be used. It may not if err is set, or if its self-test failed.
 func (t *Target) Allowed(l kernels.Launch, err error) bool {
 	return err == nil && (t.Refuses == nil || !t.Refuses(l))
 }
 
-// question is what rows ask of a kernel for so many rows.
+// question identifies a query whether the device has a kernel for this number of rows.
 type question[K comparable] struct {
 	what   string
 	kernel K
 	rows   int
 }
 
-// ask gives the answer to a question, which is asked once: the layers of a model have the same kernels.
+// ask returns the answer to a query and computes it only once: the layers of a model need the same kernels.
 func ask[K comparable](t *Target, what string, kernel K, rows int, answer func() bool) bool {
 	q := question[K]{what, kernel, rows}
 	yes, known := t.answers[q]
@@ -140,7 +140,7 @@ func ask[K comparable](t *Target, what string, kernel K, rows int, answer func()
 	return yes
 }
 
-// usable reports whether one of the first ways to launch a kernel may be used.
+// usable reports whether one of the first MaxRefused variants of a kernel may be used.
 func usable[W any](t *Target, variants []W, launch func(W) (kernels.Launch, error)) bool {
 	for _, w := range variants[:min(len(variants), MaxRefused)] {
 		l, err := launch(w)

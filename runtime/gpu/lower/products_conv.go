@@ -9,7 +9,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// convOf describes a convolution to kernels; false where they do not compute it, or x is not as they take it.
+// convOf returns the kernel of a depthwise convolution. It returns false where kernels cannot compute it, or x has
+// another layout than they take.
 func (g *graph) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
 	a, w, state := ir.Attrs[ir.BufferConvAttrs](op), op.Input("w"), op.Buffer
 	l, ok := g.numbers(op.Input("x"))
@@ -37,8 +38,8 @@ func (g *graph) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
 	return k, true
 }
 
-// convolved makes the convolution of one token the end of the product whose first columns are its channels, and of
-// those of the same row that one kernel computes with it.
+// convolved merges the convolution of one token into the product whose first columns are its channels, together with
+// the other products of the same row that one kernel computes.
 func (g *graph) convolved(op *ir.Op) {
 	x := op.Input("x")
 	k, ok := g.convOf(op)
@@ -82,15 +83,15 @@ func (g *graph) convolved(op *ir.Op) {
 	})
 }
 
-// early reports whether nothing before an operation writes its buffer, and the host knows reset.
+// early reports whether no operation before op writes its buffer, and the host knows the flag that resets it.
 func (g *graph) early(op *ir.Op) bool {
 	reset, ok := op.Arg("reset")
 	return !g.written(0, g.places[op], op.Buffer) && (!ok || known(reset))
 }
 
-// gateAhead finds results of products, one row of one of them, that are the gate of a later operation: its activation,
-// and the place and number of the results. An activation costs nothing in the kernel that makes them, where each is
-// computed once.
+// gateAhead looks for one row of a product's results that a later operation uses as its gate. It returns the gate's
+// activation, the number of the product, the first result and the number of results. The product's kernel then also
+// computes the activation, since there each result is computed only once.
 func (g *graph) gateAhead(conv *ir.Op, list []*product, at []int) (activation string, of, first, rows int) {
 	behind := false
 	for _, op := range g.m.Entry.Body.Ops {

@@ -5,10 +5,11 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// The functions in this file tell the kernel of a product from its operation. Rows ask with them whether the device may
-// use it, and the engine binds it. They give false where kernels read no such weight or have no such activation.
+// The functions in this file return the kernel for a product operation. Passes use them to ask whether the device may
+// use the kernel; the engine uses them to bind it. They return false where kernels cannot read the weight or lack the
+// activation.
 
-// MatVec is the kernel of matvec of one weight, of matvec_heads or of matvec_sum.
+// MatVec returns the kernel of matvec with one weight, of matvec_heads or of matvec_sum.
 func MatVec(op *ir.Op) (k kernels.MatVec, ok bool) {
 	switch a := op.Attrs.(type) {
 	case *ir.MatvecAttrs:
@@ -27,7 +28,7 @@ func MatVec(op *ir.Op) (k kernels.MatVec, ok bool) {
 	return k, ok
 }
 
-// MatVecMany is the kernel of matvec of several weights, or of matvec_conv without its convolution.
+// MatVecMany returns the kernel of matvec with several weights, or of matvec_conv without its convolution.
 func MatVecMany(op *ir.Op) (k kernels.MatVecMany, ok bool) {
 	norm, eps := false, float32(0)
 	switch a := op.Attrs.(type) {
@@ -46,7 +47,7 @@ func MatVecMany(op *ir.Op) (k kernels.MatVecMany, ok bool) {
 	return k, len(k.N) > 0
 }
 
-// MatVecGLU is the kernel of matvec_glu or of matvec_glu_sum.
+// MatVecGLU returns the kernel of matvec_glu or of matvec_glu_sum.
 func MatVecGLU(op *ir.Op) (k kernels.MatVecGLU, ok bool) {
 	name, gate, known := "", op.Input("gate"), false
 	switch a := op.Attrs.(type) {
@@ -62,7 +63,7 @@ func MatVecGLU(op *ir.Op) (k kernels.MatVecGLU, ok bool) {
 	return k, ok && known
 }
 
-// MatMul is the kernel of matmul, for so many rows.
+// MatMul returns the kernel of matmul, and the number of rows.
 func MatMul(op *ir.Op) (k kernels.MatMul, rows int, ok bool) {
 	a := ir.Attrs[ir.MatmulAttrs](op)
 	k.Matrices, k.N, rows, ok = matricesOf(op, op.Input("weight"), a.Exact)
@@ -70,7 +71,7 @@ func MatMul(op *ir.Op) (k kernels.MatMul, rows int, ok bool) {
 	return k, rows, ok
 }
 
-// MatMulGLU is the kernel of matmul_glu, for so many rows.
+// MatMulGLU returns the kernel of matmul_glu, and the number of rows.
 func MatMulGLU(op *ir.Op) (k kernels.MatMulGLU, rows int, ok bool) {
 	a, known := ir.Attrs[ir.MatmulGLUAttrs](op), false
 	k.Matrices, k.N, rows, ok = matricesOf(op, op.Input("gate"), a.Exact)
@@ -79,8 +80,8 @@ func MatMulGLU(op *ir.Op) (k kernels.MatMulGLU, rows int, ok bool) {
 	return k, rows, ok && known
 }
 
-// vectorsOf describes the product of the few rows of operand x with a weight, which has n rows. With norm they are
-// normalized first, with the weight in operand norm if there is one.
+// vectorsOf describes the product of the few rows of operand x with the weight w, which has n rows. With norm the rows
+// are normalized first, with the weight in operand norm if there is one.
 func vectorsOf(op *ir.Op, w *ir.Value, norm bool, eps float32) (v kernels.Vectors, n int, ok bool) {
 	form, ok := weightOf(w)
 	if !ok || form.count != 1 {
@@ -91,7 +92,7 @@ func vectorsOf(op *ir.Op, w *ir.Value, norm bool, eps float32) (v kernels.Vector
 	return v, form.rows, true
 }
 
-// normOf is the normalization that operation op asks for, or not, with the weight in operand norm if there is one.
+// normOf returns the norm that is part of op: none if it is not asked for, with or without the weight in operand norm.
 func normOf(op *ir.Op, asked bool) kernels.Norm {
 	switch {
 	case !asked:
@@ -102,14 +103,14 @@ func normOf(op *ir.Op, asked bool) kernels.Norm {
 	return kernels.NormF32
 }
 
-// vectorsOfSum is vectorsOf of one row that is the normalization of a sum.
+// vectorsOfSum is vectorsOf for one row that is the norm of a residual sum.
 func vectorsOfSum(op *ir.Op, a *ir.MatvecSumAttrs, w *ir.Value) (v kernels.Vectors, n int, ok bool) {
 	v, n, ok = vectorsOf(op, w, true, a.Eps)
 	v.Sum = &kernels.VectorSum{Eps: a.PreEps, Scaled: op.Input("scale") != nil, Kept: a.Kept}
 	return v, n, ok
 }
 
-// matricesOf describes the product of many rows, operand x, with a weight of n rows by tiles.
+// matricesOf describes the tiled product of the many rows of operand x with the weight w, which has n rows.
 func matricesOf(op *ir.Op, w *ir.Value, exact bool) (m kernels.Matrices, n, rows int, ok bool) {
 	form, ok := weightOf(w)
 	if !ok || form.count != 1 {
@@ -119,7 +120,7 @@ func matricesOf(op *ir.Op, w *ir.Value, exact bool) (m kernels.Matrices, n, rows
 		elements(op.Input("x")) / form.cols, true
 }
 
-// epilogueOf is what follows a product: a vector or a matrix that is added, or a bound.
+// epilogueOf returns what a kernel does with its results: it adds a vector or a matrix, or soft-caps them.
 func epilogueOf(limit float32, bias, extra *ir.Value) kernels.Epilogue {
 	switch {
 	case bias != nil:
@@ -132,8 +133,8 @@ func epilogueOf(limit float32, bias, extra *ir.Value) kernels.Epilogue {
 	return kernels.NoEpilogue
 }
 
-// columnsOfPair is the number of columns that activation(gate) · up has where operand gate has n rows: half as many
-// where both are halves of one weight.
+// columnsOfPair returns the number of columns of activation(gate) · up where operand gate has n rows: n, or n/2 where
+// gate has the rows of both.
 func columnsOfPair(op *ir.Op, n int) int {
 	if op.Input("up") == nil {
 		return n / 2

@@ -6,7 +6,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// pair makes one operation of activation(gate) · up of two products of the same rows, or of two halves of one.
+// pair merges activation(gate) · up and its two products, of the same rows, into one operation. gate and up may be
+// halves of one product.
 func (g *graph) pair(op *ir.Op) {
 	gate, up, n := g.halves(op.Input("gate"), op.Input("x"))
 	if gate == nil || elements(op.Result()) != gate.rows*n || !gate.few && gate.library {
@@ -37,7 +38,8 @@ func (g *graph) pair(op *ir.Op) {
 	}
 }
 
-// halves finds the products that two values are, of n columns each; up is nil where both are halves of one.
+// halves returns the products whose results two values are, each with n columns. second is nil where both are halves of
+// one product.
 func (g *graph) halves(gate, up *ir.Value) (first, second *product, n int) {
 	l, ok := g.numbers(gate)
 	u, ok2 := g.numbers(up)
@@ -67,7 +69,7 @@ func (g *graph) halves(gate, up *ir.Value) (first, second *product, n int) {
 	return p, q, p.form.rows
 }
 
-// ofHeads makes the normalization of heads with a gate a part of the product of one row that it is.
+// ofHeads merges the gated norm of heads into the product that follows it, for one row.
 func (g *graph) ofHeads(op *ir.Op) {
 	if len(op.Results) != 1 {
 		return
@@ -84,7 +86,7 @@ func (g *graph) ofHeads(op *ir.Op) {
 	gl, ok2 := g.numbers(gate)
 	if !ok || !ok2 || !l.IsDense() || !gl.IsDense() || elements(in) != elements(gate) || l.Offset%4 != 0 ||
 		gl.Offset%4 != 0 {
-		return // read as vectors of four
+		return // the kernel reads float4
 	}
 	head, activation := l.Shape[len(l.Shape)-1], of.Activation
 	if done := g.activated(gl, activation); done != nil {
@@ -98,7 +100,8 @@ func (g *graph) ofHeads(op *ir.Op) {
 	}
 }
 
-// activated is the copy of a gate after its activation, where the products that the gate is of have made one; else nil.
+// activated returns the copy of a gate that already has the activation applied, if the kernel of its product has made
+// one; else nil.
 func (g *graph) activated(gate Layout, activation string) *ir.Value {
 	op := gate.Base.Def
 	if op == nil || op.Def.Name != "matvec_conv" {
@@ -112,8 +115,8 @@ func (g *graph) activated(gate Layout, activation string) *ir.Value {
 	return op.Results[len(op.Results)-1]
 }
 
-// ofSum makes the sum before a product of one row, and its normalizations, a part of the product, if that streams its
-// weights: a kernel fewer between two that do.
+// ofSum merges a residual sum and its norms into the product of one row that follows, if that streams its weights. It
+// saves a kernel between two products that stream.
 func (g *graph) ofSum(op *ir.Op) {
 	switch a := op.Attrs.(type) {
 	case *ir.MatvecAttrs:

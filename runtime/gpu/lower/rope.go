@@ -8,7 +8,8 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// rope makes rotations those by a table of angles, which all layers share, with the normalization of heads before them.
+// rope replaces rotations by ones that read a table of angles, which all layers share. It merges the norm of heads
+// before them.
 func rope(g *graph) {
 	tables := map[angles]*ir.Value{}
 	g.each(func(op *ir.Op) {
@@ -43,7 +44,8 @@ func (g *graph) rotates(op *ir.Op) bool {
 			Q: h.Strides}.Launch(h.Tokens))
 }
 
-// positionOf is where the rows of a rotation stand: the position of the first, or that of each.
+// positionOf returns the operand with the positions of a rotation's rows: the position of the first row, or one for
+// each.
 func positionOf(op *ir.Op) ir.Arg {
 	if op.Def.Name == "rope_rows" {
 		return ir.Use(op.Input("positions"))
@@ -52,14 +54,14 @@ func positionOf(op *ir.Op) ir.Arg {
 	return offset
 }
 
-// angles tells which angles a table has.
+// angles identifies a table of angles.
 type angles struct {
 	position ir.Arg
 	freqs    *ir.Value
 	attrs    ir.RopeAnglesAttrs
 }
 
-// rope replaces a rotation; tables are those of angles that are there already.
+// rope replaces one rotation. tables has the tables that exist already.
 func (g *graph) rope(op *ir.Op, tables map[angles]*ir.Value) {
 	attrs, x := ir.Attrs[ir.RopeAttrs](op), op.Input("x")
 	l, _ := g.Layout(x)
@@ -85,7 +87,7 @@ func (g *graph) rope(op *ir.Op, tables map[angles]*ir.Value) {
 			g.put(b, op)
 			return
 		}
-		norm = nil // its kernel must not be used
+		norm = nil // a self-test has refused the kernel with the norm
 	}
 }
 
@@ -94,7 +96,7 @@ func (g *graph) ropeHeads(op *ir.Op) bool {
 	return ok && g.Allowed(r.Launch(tokens))
 }
 
-// ropeWrites makes the rotation of queries and keys and the writes of both caches one operation, where attention reads
+// ropeWrites merges the rotation of queries and keys and both cache writes into one operation, where attention reads
 // what they write.
 func ropeWrites(g *graph) {
 	var inPlace map[*ir.Op]bool
@@ -111,7 +113,7 @@ func ropeWrites(g *graph) {
 	}, "cached_attention", "block_attention")
 }
 
-// cacheOf is the load of the buffer whose content a value is, or nil.
+// cacheOf returns the load of the buffer whose content a value is, or nil.
 func cacheOf(v *ir.Value, inPlace map[*ir.Op]bool) *ir.Op {
 	for v.Def != nil && v.Def.Def.Name == "astype" {
 		v = v.Def.Input("x")
@@ -122,19 +124,19 @@ func cacheOf(v *ir.Value, inPlace map[*ir.Op]bool) *ir.Op {
 	return v.Def
 }
 
-// writes are the operations that rope_write takes the place of.
+// writes are the operations that rope_write replaces.
 type writes struct {
 	q, k       *ir.Op // rope_heads
 	v          *ir.Value
 	vNorm      *normOfHeads
 	keys       *ir.Op // the writes
 	values     *ir.Op
-	where      [][]ir.Arg // the writes' operands that say where rows go, as the operation has them
+	where      [][]ir.Arg // the operands of the writes that say where rows go
 	attributes ir.RopeWriteAttrs
-	draft      *ir.Builder // of what takes their place
+	draft      *ir.Builder // the operations that replace them
 }
 
-// writesOf finds what stands behind the queries q and the loads of keys and values.
+// writesOf finds the rotations and writes behind the queries q and the loads k and v of both caches.
 func (g *graph) writesOf(q, k, v *ir.Op) *writes {
 	w := &writes{q: q, keys: g.lastWrite(k), values: g.lastWrite(v)}
 	if w.keys == nil || w.values == nil || k.Buffer == v.Buffer {
@@ -157,7 +159,7 @@ func (g *graph) writesOf(q, k, v *ir.Op) *writes {
 		}
 		w.where = append(w.where, slices.Clone(at))
 	}
-	// The later write is made together with the first one: nothing may work on its buffer before it.
+	// The later write moves up to the first one, so no operation between them may use its buffer.
 	if first, last := w.inOrder(g); g.works(g.places[first]+1, g.places[last], last.Buffer) {
 		return nil
 	}
@@ -179,7 +181,8 @@ func (g *graph) writesOf(q, k, v *ir.Op) *writes {
 	return w
 }
 
-// attributesOf fails where queries and keys are not rotated alike, or norms differ in eps.
+// attributesOf sets the attributes of the merged operation. It returns false where queries and keys are rotated
+// differently, or their norms have different eps.
 func (w *writes) attributesOf() bool {
 	q, k := ir.Attrs[ir.RopeHeadsAttrs](w.q), ir.Attrs[ir.RopeHeadsAttrs](w.k)
 	if w.q.Input("angles") != w.k.Input("angles") || q.Traditional != k.Traditional {
@@ -217,7 +220,7 @@ func (w *writes) build(b *ir.Builder) *ir.Op {
 	return b.Append(op)
 }
 
-// inOrder gives both writes as they stand.
+// inOrder returns the two writes in the order of the entry.
 func (w *writes) inOrder(g *graph) (first, last *ir.Op) {
 	if g.places[w.keys] > g.places[w.values] {
 		return w.values, w.keys
@@ -225,7 +228,7 @@ func (w *writes) inOrder(g *graph) (first, last *ir.Op) {
 	return w.keys, w.values
 }
 
-// replace puts the operation where the first one of the writes was, or as soon behind it as its operands are there.
+// replace puts the operation where the first write was, or behind it as soon as its operands are computed.
 func (w *writes) replace(g *graph) {
 	first, last := w.inOrder(g)
 	g.insert(w.draft, first)
@@ -235,7 +238,7 @@ func (w *writes) replace(g *graph) {
 	g.drop(last)
 }
 
-// writes reports whether a kernel does a rope_write.
+// writes reports whether the device has a kernel for this rope_write.
 func (g *graph) writes(op *ir.Op) bool {
 	keys, ok := CacheType(op.Buffer, g.Precision)
 	values, ok2 := CacheType(op.Second, g.Precision)
@@ -250,8 +253,8 @@ func (g *graph) writes(op *ir.Op) bool {
 	return ok && tokens <= r.Slots && g.Allowed(r.Launch(tokens))
 }
 
-// lastWrite is the write of rows [1, H, T, D] along axis 2 that a load of the buffer [1, H, slots, D] reads, or of rows
-// to blocks, or nil.
+// lastWrite returns the write that a load of the buffer [1, H, slots, D] sees: of rows [1, H, T, D] along axis 2, or of
+// rows to blocks. It returns nil where there is none.
 func (g *graph) lastWrite(load *ir.Op) *ir.Op {
 	ops := g.m.Entry.Body.Ops
 	for i := g.places[load] - 1; i >= 0; i-- {

@@ -9,9 +9,9 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// The rows of calls of many sequences: see ir/ragged.go for the tables.
+// This file lowers operations on the rows of calls of many sequences. ir/ragged.go describes their tables.
 
-// rowsAttention makes attention of rows over blocks the operation that has kernels.
+// rowsAttention replaces attention of rows over blocks by the operation of the engine.
 func rowsAttention(g *graph) {
 	var inPlace map[*ir.Op]bool
 	g.each(func(op *ir.Op) {
@@ -24,7 +24,7 @@ func rowsAttention(g *graph) {
 		attrs := ir.Attrs[ir.CachedAttentionAttrs](op)
 		for _, tiles := range []bool{true, false} {
 			if tiles && attrs.First > 0 {
-				continue // no tiles begin behind the first position
+				continue // the tiled kernel starts at the first position
 			}
 			b := g.draft()
 			if g.attendsRows(b.Op("rows_attention", &ir.AttentionAttrs{Scale: attrs.Scale, Window: attrs.Window,
@@ -37,7 +37,7 @@ func rowsAttention(g *graph) {
 	}, "block_attention")
 }
 
-// attendsRows reports whether kernels do an attention over blocks.
+// attendsRows reports whether the device has kernels for this attention over blocks.
 func (g *graph) attendsRows(op *ir.Op) bool {
 	keys, ok := g.cacheType(op.Input("k"))
 	values, ok2 := g.cacheType(op.Input("v"))
@@ -60,7 +60,7 @@ func (g *graph) attendsRows(op *ir.Op) bool {
 	return !a.Short || g.Tiled(rows) && rows >= kernels.ManyRows && g.Allowed(RowsByTiles(a, g.Machine.Target, rows))
 }
 
-// RowsByTiles is the launch of the part of rows_attention that goes by tiles.
+// RowsByTiles returns the launch of rows_attention that works in tiles.
 func RowsByTiles(a kernels.BlockAttention, target kernels.Target, rows int) (kernels.Launch, error) {
 	var variant kernels.ChunkTuning
 	if variants := a.ChunkTunings(target); len(variants) > 0 {
@@ -69,8 +69,8 @@ func RowsByTiles(a kernels.BlockAttention, target kernels.Target, rows int) (ker
 	return a.ChunkLaunch(rows, variant)
 }
 
-// BlocksOf are the blocks of a pool [heads, units, rows, width], or of rows of codes for that width, with a table of
-// blocks.
+// BlocksOf describes the blocks of a pool [heads, units, rows, width], or of a pool of coded rows of that width, and
+// their table.
 func BlocksOf(pool ir.Type, table []int, cache kernels.DType) (b kernels.Blocks, heads, units, width int, ok bool) {
 	dims, known := pool.Static()
 	if !known || len(dims) != 4 || len(table) != 2 {
@@ -83,7 +83,7 @@ func BlocksOf(pool ir.Type, table []int, cache kernels.DType) (b kernels.Blocks,
 	return kernels.Blocks{Rows: int(dims[2]), Columns: table[1], Cache: cache}, int(dims[0]), int(dims[1]), width, true
 }
 
-// RopeRowsWrite is the kernel of rope_rows_write, for so many rows; cache is the dtype of the pools.
+// RopeRowsWrite returns the kernel of rope_rows_write, and the number of rows. cache is the dtype of the pools.
 func RopeRowsWrite(op *ir.Op, view Views, cache kernels.DType) (r kernels.Rope, rows int, ok bool) {
 	q, ok := HeadsOf(view(op.Input("q")))
 	k, ok2 := HeadsOf(view(op.Input("k")))
@@ -110,7 +110,7 @@ func (g *graph) blockWrite(op *ir.Op) bool {
 	return ok && ok2 && h.Heads == heads && h.Width == width
 }
 
-// RowsAttention is the kernel of rows_attention over pools of a dtype, for so many rows.
+// RowsAttention returns the kernel of rows_attention over pools of a dtype, and the number of rows.
 func RowsAttention(op *ir.Op, view Views, cache kernels.DType) (a kernels.BlockAttention, rows int, ok bool) {
 	keys, attrs := op.Input("k").Type, ir.Attrs[ir.AttentionAttrs](op)
 	h, ok := HeadsOf(view(op.Input("q")))

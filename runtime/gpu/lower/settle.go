@@ -6,8 +6,9 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// settle moves operations behind those that define their arguments, and else leaves them in their order. A row may put
-// an operation of several into the place of one of them. Operations on a buffer keep their order.
+// settle moves operations behind those that define their operands, and otherwise keeps their order. This is needed
+// because a pass may put a merged operation in the place of one of its parts. Operations on one buffer keep their
+// order.
 func (g *graph) settle() {
 	body := g.m.Entry.Body
 	out, placed := make([]*ir.Op, 0, len(body.Ops)), make([]bool, len(body.Ops))

@@ -7,8 +7,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// sums makes one operation of the sum at the end of a part of a block, with the normalization of its first term before
-// it, the number that it is multiplied by, and the normalization behind it.
+// sums merges a residual addition with the norm of its first term, the constant factor behind it, and the norm behind
+// that.
 func (g *graph) sums(op *ir.Op) {
 	switch op.Def.Name {
 	case "add":
@@ -22,7 +22,7 @@ func (g *graph) sums(op *ir.Op) {
 	}
 }
 
-// sum makes a residual_add of an add: the second term must be dense.
+// sum replaces an add by residual_add. Its second term must be dense.
 func (g *graph) sum(op *ir.Op) {
 	x, y := op.Input("a"), op.Input("b")
 	switch {
@@ -33,7 +33,7 @@ func (g *graph) sum(op *ir.Op) {
 	}
 }
 
-// normBefore is the normalization with a weight that x is all of, if nothing else reads it.
+// normBefore returns the norm with a weight whose whole result x is, if nothing else reads it; else nil.
 func (g *graph) normBefore(x *ir.Value) *ir.Op {
 	n := g.defined(x, "rms_norm")
 	if n == nil || n.Input("weight") == nil || !g.isNorm(n) || !g.only(x) || width(n.Result()) != width(x) {
@@ -42,7 +42,7 @@ func (g *graph) normBefore(x *ir.Value) *ir.Op {
 	return n
 }
 
-// isNorm reports whether a kernel normalizes the rows where they lie.
+// isNorm reports whether a kernel can normalize the rows in their layout.
 func (g *graph) isNorm(op *ir.Op) bool {
 	l, ok := g.numbers(op.Input("x"))
 	if !ok || len(l.Shape) == 0 {
@@ -58,7 +58,7 @@ func (g *graph) isNorm(op *ir.Op) bool {
 
 func normEps(op *ir.Op) float32 { return ir.Attrs[ir.NormAttrs](op).Eps }
 
-// sumOf replaces op by the sum of x, or of the input of its normalization, and a residual.
+// sumOf replaces op by the sum of x and a residual. With pre it is the sum of pre's norm of x.
 func (g *graph) sumOf(op *ir.Op, x, residual *ir.Value, pre *ir.Op) bool {
 	l, ok := g.numbers(x)
 	r, ok2 := g.numbers(residual)
@@ -82,7 +82,7 @@ func (g *graph) sumOf(op *ir.Op, x, residual *ir.Value, pre *ir.Op) bool {
 	return true
 }
 
-// scaled makes the multiplication of a sum with a constant number a part of the sum.
+// scaled merges the multiplication of a sum by a constant number into the sum.
 func (g *graph) scaled(op *ir.Op) {
 	x, y := op.Input("a"), op.Input("b")
 	if elements(y) > elements(x) || elements(x) == 1 && len(shape(y)) > len(shape(x)) {
@@ -99,7 +99,7 @@ func (g *graph) scaled(op *ir.Op) {
 	})
 }
 
-// normedSum makes the normalization of a sum a part of it.
+// normedSum merges the norm of a sum into the sum.
 func (g *graph) normedSum(op *ir.Op) {
 	x := op.Input("x")
 	s := g.defined(x, "residual_add")
@@ -118,7 +118,7 @@ func (g *graph) normedSum(op *ir.Op) {
 	})
 }
 
-// gatedNorm makes one operation of a normalization and the gate that it is multiplied with.
+// gatedNorm merges a norm and the gate that its result is multiplied by.
 func (g *graph) gatedNorm(op *ir.Op) {
 	gate, x := op.Input("gate"), op.Input("x")
 	n := g.defined(x, "rms_norm")

@@ -9,7 +9,7 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// shape gives the dims of a tensor; nil where they are not known, or it is none.
+// shape returns the dims of a tensor, or nil where they are not known or v is not a tensor.
 func shape(v *ir.Value) []int {
 	if v == nil || v.Type.Kind != ir.TensorKind {
 		return nil
@@ -21,7 +21,7 @@ func shape(v *ir.Value) []int {
 	return dims
 }
 
-// width is the last dim, or 0.
+// width returns the last dim, or 0.
 func width(v *ir.Value) int {
 	if dims := shape(v); len(dims) > 0 {
 		return dims[len(dims)-1]
@@ -29,7 +29,7 @@ func width(v *ir.Value) int {
 	return 0
 }
 
-// elements of a tensor of a known shape, or 0.
+// elements returns the number of elements of a tensor of known shape, or 0.
 func elements(v *ir.Value) int {
 	dims := shape(v)
 	if dims == nil {
@@ -43,12 +43,12 @@ func isVector(v *ir.Value, n int) bool {
 	return v.Constant != nil && v.Type.DType.IsFloat() && v.Type.Rank() == 1 && v.Type.Shape[0].IsConst(int64(n))
 }
 
-// isConstant reports whether v is stored, or derived of what is stored.
+// isConstant reports whether v is stored in the file or computed from stored values.
 func isConstant(v *ir.Value) bool {
 	return v != nil && v.Def == nil && v.Param == "" && v.Region == nil
 }
 
-// like is v as a value of another type of as many elements: both are views.
+// like returns v, reshaped to another type with the same number of elements.
 func like(b *ir.Builder, v *ir.Value, t ir.Type) *ir.Value {
 	if !slices.EqualFunc(v.Type.Shape, t.Shape, (*ir.Expr).Equal) {
 		dims, ok := t.Static()
@@ -63,7 +63,7 @@ func like(b *ir.Builder, v *ir.Value, t ir.Type) *ir.Value {
 	return v
 }
 
-// reshaped is v in a shape, as it is where it has that.
+// reshaped returns v in the given shape, or v itself if it has that shape.
 func reshaped(b *ir.Builder, v *ir.Value, dims []int) *ir.Value {
 	t := ir.Type{DType: v.Type.DType, Shape: make([]*ir.Expr, len(dims))}
 	for i, n := range dims {
@@ -72,12 +72,12 @@ func reshaped(b *ir.Builder, v *ir.Value, dims []int) *ir.Value {
 	return like(b, v, t)
 }
 
-// shapedAs is v in the shape of another value.
+// shapedAs returns v in the shape of another value.
 func shapedAs(b *ir.Builder, v, as *ir.Value) *ir.Value {
 	return like(b, v, ir.TensorType(v.Type.DType, as.Type.Shape...))
 }
 
-// numbers gives the layout of what kernels read as float32: also of a buffer that is stored so.
+// numbers returns the layout of a value that kernels read as float32. It may be the content of a buffer.
 func (g *graph) numbers(v *ir.Value) (Layout, bool) {
 	if v == nil || v.Type.Kind != ir.TensorKind || !v.Type.DType.IsFloat() {
 		return Layout{}, false
@@ -94,7 +94,7 @@ func (g *graph) numbers(v *ir.Value) (Layout, bool) {
 	return l, true
 }
 
-// floats gives the layout of a value that lies on the device as float32 and is not what a buffer holds.
+// floats returns the layout of a value that lies on the device as float32 and is not the content of a buffer.
 func (g *graph) floats(v *ir.Value) (Layout, bool) {
 	l, ok := g.numbers(v)
 	if !ok || l.isLoad() {
@@ -103,11 +103,11 @@ func (g *graph) floats(v *ir.Value) (Layout, bool) {
 	return l, true
 }
 
-// maxHost is the number of elements up to which the host computes with integers before a call.
+// maxHost is the largest number of integers that the host computes with before a call.
 const maxHost = 1 << 16
 
-// known reports whether the host knows an argument before the first kernel of a call runs: it follows from the inputs
-// by operations on a few numbers.
+// known reports whether the host knows an argument before the first kernel of a call runs: it depends on the inputs
+// through operations on a few numbers.
 func known(a ir.Arg) bool {
 	if a.Kind != ir.ValueArg {
 		return true

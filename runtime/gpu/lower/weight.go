@@ -7,20 +7,21 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// weight is the form of a stored matrix [N, K], or of a stack of them.
+// weight describes a stored matrix [N, K], or a stack of them.
 type weight struct {
 	kernels.Format
 	count, rows, cols int
 }
 
-// WeightForm tells in which form kernels read a weight: count matrices [rows, cols] of a constant, of its transpose, or
-// of the operation quantized, which [Uncast] gives; false where none does.
+// WeightForm returns the format in which kernels read a weight of count matrices [rows, cols]. The weight is a
+// constant, the transpose of one, or the operation quantized; [Uncast] finds it behind v. It returns false where v is
+// none of these.
 func WeightForm(v *ir.Value) (f kernels.Format, count, rows, cols int, ok bool) {
 	w, ok := weightOf(v)
 	return w.Format, w.count, w.rows, w.cols, ok
 }
 
-// Uncast is v before casts from floats to floats, which kernels do when they read it.
+// Uncast returns the value behind casts between float types. Kernels cast when they read.
 func Uncast(v *ir.Value) *ir.Value {
 	for v.Def != nil && v.Def.Def.Name == "astype" && v.Type.DType.IsFloat() && v.Def.Input("x").Type.DType.IsFloat() {
 		v = v.Def.Input("x")
@@ -28,7 +29,7 @@ func Uncast(v *ir.Value) *ir.Value {
 	return v
 }
 
-// weightOf is WeightForm for the rows.
+// weightOf returns what WeightForm does, as a weight.
 func weightOf(v *ir.Value) (w weight, ok bool) {
 	dims, static := v.Type.Static()
 	v = Uncast(v)
@@ -58,7 +59,8 @@ func weightOf(v *ir.Value) (w weight, ok bool) {
 	return w, v.Constant != nil && v.Type.DType.IsFloat()
 }
 
-// quantizedForm is that of codes with scales: bf16 where scales and biases are, else f32.
+// quantizedForm returns the format of codes with scales. Scales are read as bf16 where scales and biases are bf16, else
+// as float32.
 func quantizedForm(w weight, v *ir.Value) (weight, bool) {
 	packed, scales, biases := v.Def.Input("packed"), v.Def.Input("scales"), v.Def.Input("biases")
 	w.Bits, w.Group = v.Type.Bits, v.Type.Group

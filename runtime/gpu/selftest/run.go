@@ -9,21 +9,23 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// Result is how far results were from those of the reference implementations: the largest difference, relative to the
-// largest result, where it exceeds its bound the most.
+// Result is the difference between a kernel's results and those of its reference implementation, relative to the
+// largest result, and the bound for it. Of several results it is the one that is closest to its bound, or furthest
+// beyond it.
 type Result struct{ Difference, Bound float64 }
 
 // Passed reports whether the difference is within the bound.
 func (r Result) Passed() bool { return r.Difference <= r.Bound }
 
-// errMemory is that of a self-test that the device has no memory for.
+// errMemory says that the device has no memory for a self-test.
 var errMemory = errors.New("no memory for the buffers")
 
-// errLost is that of a self-test after which the device cannot be used any more.
+// errLost says that the device cannot be used any more after a self-test.
 var errLost = errors.New("the device does not recover from it")
 
-// Run runs a case with kernels that kernel gives. The caller has the device's timeline, on which nothing has failed.
-// Where the case ends in an error of the device, that forgets it, if it can: what comes next is not concerned.
+// Run runs a case with the kernels that kernel returns. The caller has locked the device, which must have no pending
+// error. If the case ends in an error of the device, Run clears it where possible, so that later tests are not
+// affected.
 func Run(d device.Device, c *kernels.Case, kernel func(kernels.Launch) (device.Kernel, error)) (r Result, err error) {
 	buffers := map[*kernels.Buffer]device.Buffer{}
 	defer func() {
@@ -76,7 +78,7 @@ func Run(d device.Device, c *kernels.Case, kernel func(kernels.Launch) (device.K
 	return compare(c.Wants(), func(w kernels.Want, p []byte) error { return buffers[w.Buffer].Read(w.At(), p) })
 }
 
-// first is the first error, which those behind it may follow from.
+// first returns the first error. Later ones may be its consequences.
 func first(a, b error) error {
 	if a != nil {
 		return a
@@ -84,7 +86,7 @@ func first(a, b error) error {
 	return b
 }
 
-// compare gives the result of what read gives of every want.
+// compare compares the results, which read returns, with the expected ones.
 func compare(wants []kernels.Want, read func(w kernels.Want, p []byte) error) (Result, error) {
 	worst := Result{}
 	excess := -1.0

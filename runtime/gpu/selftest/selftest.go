@@ -11,27 +11,27 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// Options say where results are kept.
+// Options say where results are stored.
 type Options struct {
-	// Dir is the folder of the files; "" stands for that of compiled kernels in the user's cache.
+	// Dir is the folder of the files; "" stands for the folder of compiled kernels in the user's cache.
 	Dir string
 }
 
 // Failure is a kernel that must not be used.
 type Failure struct {
-	// Launch is the one whose case it was.
+	// Launch is the launch whose self-test failed.
 	Launch kernels.Launch
-	// Keys are those of all kernels of the case: any of them may be what is wrong.
+	// Keys are the keys of all kernels that the case runs: any of them may be the wrong one.
 	Keys []string
-	// Result is how far off the numbers are, where Err is nil.
+	// Result says how wrong the results are, if Err is nil.
 	Result Result
-	// Err is why there are no numbers: the kernel does not compile, or does not run.
+	// Err says why there are no results: the kernel does not compile, or does not run.
 	Err error
-	// Lost says that the device cannot be used any more after that, in this process.
+	// Lost says that the failure has made the device unusable for this process.
 	Lost bool
 }
 
-// String says what is wrong.
+// String describes the failure.
 func (f Failure) String() string {
 	if f.Err != nil {
 		return f.name() + doesNotRun + f.Err.Error()
@@ -42,26 +42,26 @@ func (f Failure) String() string {
 
 const doesNotRun = " does not run: "
 
-// name is the kernel's, with the file's.
+// name returns the names of the kernel's file and of the kernel.
 func (f Failure) name() string { return f.Launch.File + "/" + f.Launch.Kernel }
 
-// Tester tries the kernels of a device. Its methods must not be called at the same time, nor while something else uses
-// the device.
+// Tester runs the self-tests of a device's kernels. Its methods must not be called at the same time, nor while
+// something else uses the device.
 type Tester struct {
 	device device.Device
 	store  store
-	done   map[string]bool    // keys of what was tried, or is taken on trust
+	done   map[string]bool    // keys of kernels that were tested, or are used untested
 	failed map[string]Failure // by the key of the launch
 }
 
-// New makes the tester of a device, which identity tells from others, with its driver.
+// New returns the tester of a device. identity names the device and its driver.
 func New(d device.Device, identity string, o Options) *Tester {
 	return &Tester{device: d, store: newStore(o.Dir, identity, d.Info().Target), done: map[string]bool{},
 		failed: map[string]Failure{}}
 }
 
-// Test tries what was not tried yet, with kernels that kernel gives; it calls that from several goroutines. It gives
-// all that fail, those that it has given before, too.
+// Test tests those kernels that were not tested before. It gets compiled kernels from kernel, which it calls from
+// several goroutines. It returns all failures, those of earlier calls too.
 func (p *Tester) Test(launches []kernels.Launch, kernel func(kernels.Launch) (device.Kernel, error)) (out []Failure) {
 	var todo, asked []kernels.Launch
 	given := map[string]bool{}
@@ -95,9 +95,9 @@ func (p *Tester) Test(launches []kernels.Launch, kernel func(kernels.Launch) (de
 		return out
 	}
 	if err := p.device.Wait(); err != nil {
-		return out // it is not the kernels' fault, and what uses the device next is told
+		return out // not the kernels' fault; the next use of the device returns the error
 	}
-	// Self-tests are made, and kernels compiled, side by side; the device runs one after the other.
+	// Cases are prepared and kernels compiled in parallel. The device then runs one case after the other.
 	type prepared struct {
 		test *kernels.Case
 		err  error
@@ -135,13 +135,13 @@ func (p *Tester) Test(launches []kernels.Launch, kernel func(kernels.Launch) (de
 			p.store.keep(l, "", false)
 		}
 		if f.Lost {
-			break // nothing else can be tried
+			break // the device is lost
 		}
 	}
 	return out
 }
 
-// keys are those of the kernels of a case.
+// keys returns the keys of the kernels of a case.
 func keys(c *kernels.Case) (out []string) {
 	for _, x := range c.Launches {
 		out = append(out, x.Launch.Key())

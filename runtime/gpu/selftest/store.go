@@ -15,7 +15,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// store keeps results, one in a file.
+// store stores results, each in a file.
 type store struct {
 	dir      string // "" for none
 	identity string
@@ -24,14 +24,15 @@ type store struct {
 
 const extension = ".known"
 
-// header is the first line of a file. Its number changes with the self-tests.
+// header is the first line of a file. Its number changes when the self-tests change.
 const header = "etc known answer 1"
 
 func newStore(dir, identity string, target kernels.Target) store {
 	return store{artifact.Dir(dir), strings.Join(strings.Fields(identity), " "), target}
 }
 
-// path is the file of a launch: its name is the hash of all that the result depends on. It is "" where nothing is kept.
+// path returns the file for a launch. Its name is the hash of everything that the result depends on. It is "" where
+// nothing is stored.
 func (s store) path(l kernels.Launch) string {
 	text, err := l.Source(s.target)
 	if s.dir == "" || err != nil {
@@ -40,7 +41,7 @@ func (s store) path(l kernels.Launch) string {
 	return filepath.Join(s.dir, artifact.Hash(header, s.identity, l.Key(), text)+extension)
 }
 
-// text tells versions of a kernel's source apart: what is remembered of another one is nothing to report.
+// text returns the hash of a kernel's source. A result for another version of the source is ignored without a message.
 func (s store) text(file, kernel string) string {
 	text, err := kernels.Launch{File: file, Kernel: kernel}.Source(s.target)
 	if err != nil {
@@ -53,13 +54,13 @@ func (s store) text(file, kernel string) string {
 // entry is the content of a file.
 type entry struct {
 	device string
-	text   string // of the kernel's source, a hash
+	text   string // hash of the kernel's source
 	key    string // of the launch
 	wrong  string // "" for one that passed
-	lost   bool   // the device could not be used any more
+	lost   bool   // the device could not be used any more afterwards
 }
 
-// String is the content of the file, four lines below the header's.
+// String returns the content of the file: four lines after the header.
 func (e entry) String() string {
 	result := "passed"
 	switch {
@@ -71,7 +72,7 @@ func (e entry) String() string {
 	return fmt.Sprintf("%s\ndevice %s\ntext %s\nkernel %s\n%s\n", header, e.device, e.text, e.key, result)
 }
 
-// parse reads the content of a file; it is false where String does not write such.
+// parse reads the content of a file. It returns false for anything that String does not write.
 func parse(text string) (e entry, ok bool) {
 	lines := strings.Split(text, "\n")
 	if len(lines) != 6 {
@@ -88,12 +89,12 @@ func parse(text string) (e entry, ok bool) {
 	return e, e.String() == text
 }
 
-// entry is that of a launch that passed, or what was wrong, and whether that lost the device.
+// entry returns the entry of a launch. wrong is "" if it passed; lost says that the device was lost.
 func (s store) entry(l kernels.Launch, wrong string, lost bool) entry {
 	return entry{s.identity, s.text(l.File, l.Kernel), l.Key(), strings.Join(strings.Fields(wrong), " "), lost}
 }
 
-// read gives what is known of a launch; it is false where that is nothing.
+// read returns the stored result for a launch, or false where there is none.
 func (s store) read(l kernels.Launch) (e entry, ok bool) {
 	path := s.path(l)
 	if path == "" {
@@ -107,13 +108,13 @@ func (s store) read(l kernels.Launch) (e entry, ok bool) {
 	return e, ok && e == s.entry(l, e.wrong, e.lost)
 }
 
-// found is what read gives.
+// found is the result of read.
 type found struct {
 	entry
 	known bool
 }
 
-// readAll is read of several launches, side by side: their sources are long, and hashed.
+// readAll reads the results of several launches in parallel: hashing their long sources takes time.
 func (s store) readAll(launches []kernels.Launch) []found {
 	out := make([]found, len(launches))
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
@@ -129,14 +130,14 @@ func (s store) readAll(launches []kernels.Launch) []found {
 	return out
 }
 
-// keep writes the file of a launch aside and renames it. A full disk does not stop anybody.
+// keep writes the file of a launch, through a temporary file. Errors such as a full disk are ignored.
 func (s store) keep(l kernels.Launch, wrong string, lost bool) {
 	if path := s.path(l); path != "" {
 		_ = artifact.Write(path, []byte(s.entry(l, wrong, lost).String()))
 	}
 }
 
-// Summary tells how many kernels of this version of etc have passed on a device, and of those that failed what was
+// Summary returns how many kernels of this version of etc have passed on a device, and for those that failed what was
 // wrong, sorted.
 func Summary(identity string, target kernels.Target, o Options) (passed int, failed []string) {
 	s := newStore(o.Dir, identity, target)

@@ -1,39 +1,45 @@
-// Package tune chooses among the ways to divide the work of a kernel, by measuring them on the device, and keeps the
-// choices in files.
+// Package tune chooses among the variants of a kernel by measuring them on the device, and stores the choices in files.
 //
 // # Search
 //
-// A product is a kernel at a shape. Its variants are launches with the same buffers that give the same result but for
-// the order of sums; the first is the default of the table in package kernels. The search climbs: all variants near the
-// default are measured, then those near the best of them, until none is better or the time is over. Variants may be of
-// different kinds, other kernels even: each kind is climbed from its own default, unless its best is far behind, lest
-// the kind whose default is faster by chance be the only one that is known. In the end the best of each kind, but for
-// what is far behind, are measured against the default and each other once more, in turns, and one wins only by a clear
-// margin over the default, so that noise changes nothing.
+// A product is a kernel at a shape. Its variants are launches with the same buffers that give the same result except
+// for the order of sums. The first one is the default of the table in package kernels. The search is hill climbing: it
+// measures all variants near the default, then those near the best of them, until none is better or the time is over.
+// Variants may be of different kinds, even different kernels. Each kind is climbed from its own default, unless its
+// best variant is far behind. Otherwise only the kind with the fastest default would be explored. At the end, the best
+// of each kind (except for those far behind) and the default are measured again in turns. A variant has to beat the
+// default by a clear margin, so that noise changes nothing.
 //
-// A measurement is a recorded sequence that reads more weights than a GPU's caches hold, if it reads weights, as a pass
-// of the model does, so that it tells of time at the memory's speed. It is one of two. A chain is the product again and
-// again, each dispatch behind a barrier, on one layer's weights after the other's. In place, the product stands among
-// the kernels that stand around it in a program, with the program's barriers, and the time of all of them is what
-// counts: in a chain a kernel's code is in the instruction cache, its threadgroups start while the last ones of the
-// same kernel end, and the division of memory on a multiprocessor stays, all of which a program does not give. What is
-// best in one may not be in the other, so choices are kept for each (Key).
+// # Measurements
 //
-// Where the time of a kernel depends on the position of a call, as attention's does, the sequence has it at several,
-// and the sum counts (Variants.Positions): the choice is for calls of all positions.
+// A measurement is a recorded sequence of kernels. If it reads weights, it reads more than a GPU's caches hold, as a
+// pass of the model does; so its time is that of the memory. There are two forms.
 //
-// In place, other products that are measured at the same start have their defaults, since that of which the best is not
-// known yet cannot stand there: products are compiled together, which takes most of the time, and measured in rounds.
-// What was kept before stands there as chosen.
+//   - Cold cache: a chain of dispatches of the product alone, each behind a barrier, on the weights of one layer after
+//     the other.
+//   - In place: the product among the kernels around it in a program, with the program's barriers. The time of all of
+//     them counts.
+//
+// The two forms can favour different variants. In a chain, a kernel's code stays in the instruction cache, its
+// threadgroups start while the last ones of the same kernel end, and a multiprocessor keeps its division of on-chip
+// memory. A program has none of that. So choices are stored for each form (Key).
+//
+// The time of some kernels, such as attention, depends on the position of a call. Their sequence has several positions,
+// and the sum of their times counts (Variants.Positions), because the choice is for calls at all positions.
+//
+// In place, products that are measured in the same run use their defaults while others are measured: their best
+// variants are not known yet. They are measured in rounds, because compiling takes most of the time and is done for all
+// together. Products with a stored choice use it.
 //
 // # Invariants
 //
-//   - A choice is made once. It is kept in a file whose name is the hash of what it depends on: the device and its
-//     driver, the whole text of the default's kernel with its definitions (its shape, too), how it is measured. Whoever
-//     writes the file first decides, for other processes too.
-//   - Nothing here is an error for the caller: a variant that does not compile or run is passed over, a product that cannot be
-//     measured has the default, and what cannot be kept is measured again at the next start, with a note.
-//   - The time is bounded: what it does not suffice for has the default until the next start, which goes on.
+//   - A choice is made once. It is stored in a file whose name is the hash of what it depends on: the device and its
+//     driver, the whole source of the default kernel with its definitions (and so its shape), and the form of the
+//     measurement. The process that writes the file first decides for others too.
+//   - Nothing here is an error for the caller. A variant that does not compile or run is left out. A product that
+//     cannot be measured gets the default. A choice that cannot be stored is measured again at the next start, with a
+//     note.
+//   - The time is bounded. Products for which it does not suffice get the default; the next start continues.
 //
-// It imports packages device, keep and kernels, and must never import the planner or a host.
+// Package tune imports packages artifact, device and kernels, and must never import the planner or a host.
 package tune

@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// repeats is how often a variant is measured; the least time counts.
+	// repeats is how often a variant is measured. The shortest time counts.
 	repeats = 3
-	// warming is how long the device works before measurements count: its clock rises with work.
+	// warming is how long the device works before measurements count, because its clock rises under load.
 	warming = 10 * time.Millisecond
 )
 
-// candidate is a compiled launch, recorded on all runs.
+// candidate is a compiled launch with the sequence that measures it.
 type candidate struct {
 	library  device.Library
 	kernel   device.Kernel
 	sequence device.Sequence
-	submits  int // of the sequence in a measurement
+	submits  int // how often a measurement submits the sequence
 }
 
-// close frees what a candidate holds. Errors are those of the device, which come up again in its next use.
+// close frees the candidate. The next use of the device returns its errors.
 func (c *candidate) close() {
 	if c.sequence != nil {
 		_ = c.sequence.Close()
@@ -40,7 +40,7 @@ func (c *candidate) close() {
 	*c = candidate{}
 }
 
-// compile compiles launches side by side, until the time is over.
+// compile compiles launches in parallel, until end.
 func (t *Tuner) compile(todo []job, end time.Time) {
 	work := make(chan job)
 	var wait sync.WaitGroup
@@ -66,7 +66,7 @@ func (t *Tuner) compile(todo []job, end time.Time) {
 	wait.Wait()
 }
 
-// open compiles a launch. Without success there is no kernel.
+// open compiles a launch. If that fails, kernel stays nil.
 func (c *candidate) open(d device.Device, l kernels.Launch) {
 	text, err := l.Source(d.Info().Target)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *candidate) open(d device.Device, l kernels.Launch) {
 	}
 }
 
-// record makes the sequence of a candidate, if it has none yet.
+// record records the sequence of a candidate, if it has none yet.
 func (t *Tuner) record(c *candidate, l kernels.Launch, runs []device.Dispatch) error {
 	if c.sequence != nil {
 		return nil
@@ -102,15 +102,15 @@ func (t *Tuner) record(c *candidate, l kernels.Launch, runs []device.Dispatch) e
 	return err
 }
 
-// measure gives the least time of a product's runs in a variant, of several measurements, or of one where it is
-// hopeless against the best so far.
+// measure returns the shortest time of variant i over several measurements, or over one if it is hopeless against the
+// best so far.
 func (t *Tuner) measure(s *search, i int) (time.Duration, error) {
 	c, by, best := &s.variants[i].candidate, s.comparison(), s.variants[s.best].time
 	if err := t.record(c, s.Launches[i], s.runs); err != nil {
 		return 0, err
 	}
 	c.submits = 1
-	if _, err := t.time(c); err != nil { // what is done once: code is brought to the device, pages are read
+	if _, err := t.time(c); err != nil { // an untimed run first: code is copied to the device, pages are mapped
 		return 0, err
 	}
 	once, err := t.time(c)
@@ -134,7 +134,7 @@ func (t *Tuner) measure(s *search, i int) (time.Duration, error) {
 	return max(1, least), nil
 }
 
-// warm lets the device work on what is measured next.
+// warm keeps the device busy for a while with the sequences that are measured next.
 func (t *Tuner) warm(products []*search) {
 	for _, s := range products {
 		w := &s.variants[s.best]
@@ -153,9 +153,9 @@ func (t *Tuner) warm(products []*search) {
 	}
 }
 
-// time submits a candidate's sequence and gives the time that it takes. An error of the device is the candidate's, for
-// what was submitted before all of them was waited for: others can be measured after it. Where the device does not
-// recover, its next use says so.
+// time submits a candidate's sequence and returns its duration. Everything that was submitted before has been waited
+// for, so an error is the candidate's; others can be measured after it. Where the device does not recover, its next use
+// returns the error.
 func (t *Tuner) time(c *candidate) (time.Duration, error) {
 	start := t.clock()
 	if err := t.submit(c); err != nil {

@@ -8,28 +8,27 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
-// What a search may do.
+// Shares of the tuner's time.
 const (
-	// compiling is the share of the time that goes to compiling in a round, which measures what it has compiled.
+	// compiling is the share of a round's time that goes to compiling. The rest goes to measuring what was compiled.
 	compiling = 0.6
-	// confirming is the share of all time that is left for measuring the best against the default.
+	// confirming is the share of the whole time that is kept for measuring the best variants against the default.
 	confirming = 0.1
 )
 
-// comparison is how times are compared.
+// comparison has the thresholds for comparing times.
 type comparison struct {
-	// long is the time that a measurement takes at least, so that starting it and waiting for its end count little.
+	// long is the minimum duration of a measurement, so that its start and end count little.
 	long time.Duration
-	// margin is how many times as long as the best the default must take to be replaced.
+	// margin is how many times as long as the best variant the default must take to be replaced.
 	margin float64
 	// hopeless is how many times as long as the best a variant takes that is not measured again.
 	hopeless float64
-	// promising is how many times as long as the best the best of another kind takes at most for what is near it to be
-	// tried.
+	// promising bounds how many times as long as the overall best the best of another kind may take for the search to
+	// go on in that kind.
 	promising float64
-	// duels is how often the default and the best of each kind that is not hopeless are measured in turns. Where the
-	// two fastest of them are within the margin, there are more turns, up to so many times as many, as long as there is
-	// time.
+	// duels is how often the default and the best of each kind are measured in turns at the end. If the two fastest are
+	// within the margin, up to more times as many turns follow, as long as there is time.
 	duels, more int
 }
 
@@ -49,26 +48,26 @@ func (s *search) comparison() comparison {
 	return chained
 }
 
-// search is a product whose variants are measured.
+// search is a product that is being tuned.
 type search struct {
 	Product
 	runs     []device.Dispatch
-	variants []variant // as many as Launches
+	variants []variant // one for each of Launches
 	asked    []int     // in this round
 	best     int
-	kinds    []int // the best of each kind, at first the default of it
+	kinds    []int // the best variant of each kind; at first its default
 }
 
-// variant is what is known of a launch.
+// variant is what is known of one launch.
 type variant struct {
 	candidate
 	kind   int
 	asked  bool
-	failed bool          // to compile or to run
-	time   time.Duration // of all runs, 0 where it was not measured
+	failed bool          // it does not compile or run
+	time   time.Duration // of the whole sequence; 0 if it was not measured
 }
 
-// tried is the number of launches that were measured.
+// tried returns the number of launches that were measured.
 func (s *search) tried() (n int) {
 	for _, w := range s.variants {
 		if w.time > 0 {
@@ -78,8 +77,8 @@ func (s *search) tried() (n int) {
 	return n
 }
 
-// open makes the ways of a search and tells their kinds: those that no chain of near ones leads to from the default are
-// of another kind, the first of which is its default.
+// open makes the variants of a search and finds their kinds. Two variants are of one kind if a chain of near variants
+// connects them. The first of each kind is its default.
 func (s *search) open() {
 	s.variants = make([]variant, len(s.Launches))
 	known := make([]bool, len(s.variants))
@@ -101,8 +100,8 @@ func (s *search) open() {
 	}
 }
 
-// ask chooses what is tried next: the defaults of all kinds and all near that of the first one, then all near the best
-// of each kind. A kind whose best is not promising is left.
+// ask chooses what to try next: first the defaults of all kinds and everything near the first default, then everything
+// near the best of each kind. Kinds whose best is not promising are left out.
 func (s *search) ask() {
 	s.asked = s.asked[:0]
 	if s.variants[0].failed {
@@ -127,10 +126,11 @@ type job struct {
 	variant int
 }
 
-// batch is how many launches of a product are compiled before those of the next one.
+// batch is how many launches of one product are compiled before the next product's turn.
 const batch = 3
 
-// jobs are the launches that products ask for, some of each in turn, since the time may not suffice for all.
+// jobs returns the launches that products ask for, alternating between products, since the time may not suffice for
+// all.
 func jobs(products []*search) (out []job) {
 	most := 0
 	for _, s := range products {
@@ -147,7 +147,7 @@ func jobs(products []*search) (out []job) {
 	return out
 }
 
-// climb finds the best launches of products, of which the first are the most important ones, in a time.
+// climb searches the best launches of products within a time budget. The first products matter most.
 func (t *Tuner) climb(products []*search, start time.Time, budget time.Duration) {
 	end := start.Add(budget)
 	last := end.Add(-time.Duration(confirming * float64(budget)))
@@ -175,7 +175,7 @@ func (t *Tuner) climb(products []*search, start time.Time, budget time.Duration)
 	}
 }
 
-// measureAsked measures what a product asked for. What the time did not suffice to compile is asked for again.
+// measureAsked measures what a product asked for. Launches that were not compiled in time are asked for again.
 func (t *Tuner) measureAsked(s *search, last time.Time) {
 	for _, i := range s.asked {
 		w := &s.variants[i]
@@ -183,7 +183,7 @@ func (t *Tuner) measureAsked(s *search, last time.Time) {
 			continue
 		}
 		if i > 0 && s.variants[0].time == 0 {
-			w.close() // without the default there is nothing to compare with
+			w.close() // without a time of the default there is nothing to compare with
 			continue
 		}
 		var err error
@@ -194,8 +194,8 @@ func (t *Tuner) measureAsked(s *search, last time.Time) {
 	}
 }
 
-// place tells what a launch is that was just measured: the best of its kind, of all, or neither. The default and the
-// best of each kind stay open.
+// place compares a launch that was just measured with the best of its kind and the best of all. The default and the
+// best of each kind stay compiled; others are closed.
 func (s *search) place(i int) {
 	w, best := &s.variants[i], &s.kinds[s.variants[i].kind]
 	worse := w.time == 0 || *best != i && s.variants[*best].time > 0 && w.time >= s.variants[*best].time
@@ -213,7 +213,7 @@ func (s *search) place(i int) {
 	}
 }
 
-// rivals are the default and the best of each kind but for what is hopeless.
+// rivals returns the default and the best of each kind, except for hopeless ones.
 func (s *search) rivals() []int {
 	out := []int{0}
 	for _, i := range s.kinds {
@@ -225,9 +225,8 @@ func (s *search) rivals() []int {
 	return out
 }
 
-// confirm measures the default and its rivals once more, in turns, since what was measured at other times may have had
-// another clock. The fastest that is sound is the best if it is faster than the default by the margin; else the default
-// is.
+// confirm measures the default and its rivals again, in turns: times from different moments may be at different clock
+// rates. The fastest rival that passes its self-test wins if it beats the default by the margin; else the default does.
 func (t *Tuner) confirm(s *search, end time.Time) {
 	rivals := s.rivals()
 	s.best = 0
@@ -271,7 +270,7 @@ func (t *Tuner) confirm(s *search, end time.Time) {
 	}
 }
 
-// tied reports whether the two of the rivals that take least differ by less than the margin.
+// tied reports whether the two fastest rivals differ by less than the margin.
 func tied(rivals []int, least []time.Duration, margin float64) bool {
 	first, second := time.Duration(0), time.Duration(0)
 	for _, i := range rivals {

@@ -15,19 +15,19 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// store keeps choices, one in a file.
+// store stores choices, each in a file.
 type store struct {
 	dir    string // "" for none
 	device string
 	target kernels.Target
 }
 
-// newStore makes the store of a device that an identity tells from others.
+// newStore returns the store for a device. system is the version of the driver or the system.
 func newStore(dir string, info device.Info, system string) store {
 	return store{dir: artifact.Dir(dir), device: identity(info, system), target: info.Target}
 }
 
-// Identity is a line that tells a device, its driver and what compiles for it from others.
+// Identity returns a line that identifies a device, its driver and its compiler.
 func Identity(info device.Info) string { return identity(info, system()) }
 
 func identity(info device.Info, system string) string {
@@ -36,12 +36,12 @@ func identity(info device.Info, system string) string {
 	return strings.TrimRight(strings.Join(strings.Fields(text), " "), "; ")
 }
 
-// entry is a choice, as a file has it.
+// entry is the content of a file: a choice.
 type entry struct {
 	device          string
-	first, choice   string        // the product's Key, and that of the launch
-	tried           int           // variants that were measured
-	firstTime, time time.Duration // of a dispatch; in place, of all that was measured with the product
+	first, choice   string        // the Key of the product, and the key of the chosen launch
+	tried           int           // number of variants that were measured
+	firstTime, time time.Duration // of one dispatch; in place, of the whole measured range
 }
 
 // header is the first line of a file, with the version of the format.
@@ -50,7 +50,7 @@ const header = "etc tuning 1"
 // maxFile bounds a file in bytes.
 const maxFile = 64 << 10
 
-// String is the content of a file: lines, the last of which is the hash of those before.
+// String returns the lines of a file. The last one is the hash of the others.
 func (e entry) String() string {
 	text := fmt.Sprintf("%s\ndevice %s\ndefault %s\nchoice %s\ntried %d\ntimes %d %d ns\n", header, e.device, e.first,
 		e.choice, e.tried, e.firstTime, e.time)
@@ -90,7 +90,7 @@ func parse(text string) (e entry, err error) {
 	return e, err
 }
 
-// path is the file of a product: its name is the hash of all that the choice depends on.
+// path returns the file for a product. Its name is the hash of everything that the choice depends on.
 func (s store) path(w Variants) string {
 	text, err := w.Launches[0].Source(s.target)
 	if s.dir == "" || err != nil {
@@ -99,12 +99,12 @@ func (s store) path(w Variants) string {
 	return filepath.Join(s.dir, fileName(s.device, w.key(), text))
 }
 
-// fileName is the name of the file for a device, the key of a product and the text of its default kernel.
+// fileName returns the name of the file for a device, the key of a product and the source of its default kernel.
 func fileName(device, key, text string) string { return artifact.Hash(device, key, text) + ".tuning" }
 
 var errNoFolder = errors.New("there is no folder for it")
 
-// read reads a file. What is absent is fs.ErrNotExist.
+// read reads a file. It returns fs.ErrNotExist for one that is absent.
 func (s store) read(path, first string) (entry, error) {
 	if path == "" {
 		return entry{}, fs.ErrNotExist
@@ -130,8 +130,8 @@ func (s store) read(path, first string) (entry, error) {
 	return e, nil
 }
 
-// write writes a file aside and puts it where it belongs, unless another process has done so meanwhile with a choice
-// that is valid: then that one counts, and is given.
+// write writes an entry to a temporary file and links that to path. If another process has written a valid choice there
+// meanwhile, write returns that choice.
 func (s store) write(path string, e entry, valid func(entry) bool) (entry, error) {
 	if path == "" {
 		return e, errNoFolder
@@ -141,7 +141,7 @@ func (s store) write(path string, e entry, valid func(entry) bool) (entry, error
 		return e, err
 	}
 	defer os.Remove(aside)
-	// A link, other than a renaming, does not take the place of a file.
+	// Unlike a rename, a link fails if the file exists.
 	if err := os.Link(aside, path); err == nil {
 		return e, nil
 	}

@@ -2,7 +2,7 @@ package tune
 
 import "golang.org/x/sys/unix"
 
-// system is the version of macOS, with which Metal's compiler and driver come.
+// system returns the version of macOS, which Metal's compiler and driver come with.
 func system() string {
 	version, err := unix.Sysctl("kern.osversion")
 	if err != nil {

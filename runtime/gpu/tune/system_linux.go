@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// system is the version of NVIDIA's driver, "" where there is none.
+// system returns the version of NVIDIA's driver, or "" where there is none.
 func system() string {
 	text, err := os.ReadFile("/proc/driver/nvidia/version")
 	if err != nil {

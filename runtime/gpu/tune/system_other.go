@@ -2,5 +2,5 @@
 
 package tune
 
-// system is "": what the device says of itself has the driver's version.
+// system returns "": here the device's description contains the driver's version.
 func system() string { return "" }

@@ -14,30 +14,31 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// DefaultBudget is the time that measuring takes at most, compiling included, but for what is under way when it is
-// over.
+// DefaultBudget is the time that measuring takes at most, including compiling. Work that has started when the time is
+// over is finished.
 const DefaultBudget = 15 * time.Second
 
-// DefaultLeast is the size, in bytes, from which on products are worth measuring: they take a microsecond or so.
+// DefaultLeast is the size in bytes from which on products are measured. Smaller ones take about a microsecond or less.
 const DefaultLeast = 1 << 20
 
-// Options say where choices are kept and what they may cost.
+// Options say where choices are stored and how long measuring may take.
 type Options struct {
-	// Dir is the folder of the files; "" stands for that of compiled kernels in the user's cache.
+	// Dir is the folder of the files; "" stands for the folder of compiled kernels in the user's cache.
 	Dir string
 	// Budget is the time for all calls of Choose; 0 stands for DefaultBudget.
 	Budget time.Duration
-	// Least is how many bytes a pass must read for a product for it to be worth measuring; 0 stands for DefaultLeast.
+	// Least is the number of bytes of weights that a pass of the model must read for a product, for it to be measured;
+	// 0 stands for DefaultLeast.
 	Least int
-	// Clock tells the time; nil stands for the system's clock.
+	// Clock returns the time; nil stands for the system's clock.
 	Clock func() time.Time
 }
 
-// Tuner chooses for a device. Its methods must not be called at the same time, nor while something else uses the
-// device.
+// Tuner chooses launches for a device. Its methods must not be called at the same time, nor while something else uses
+// the device.
 type Tuner struct {
-	// Sound reports whether a kernel gives the right numbers on the device; nil where that is not to be doubted. It is
-	// asked of what would be chosen.
+	// Sound reports whether a kernel gives the right results on the device. It is called before a launch is chosen. Nil
+	// takes every kernel as right.
 	Sound func(kernels.Launch) bool
 
 	device device.Device
@@ -48,12 +49,12 @@ type Tuner struct {
 	left   time.Duration // of it
 	clock  func() time.Time
 	note   func(string)
-	// complained says that the user knows of files that are not as they were written.
+	// complained says that the user was told of damaged files.
 	complained bool
 }
 
-// New makes the tuner of a device. note is told what a user should know: that products were measured, that files
-// cannot be read or written.
+// New returns the tuner of a device. It calls note with messages for the user: products were measured, files cannot be
+// read or written.
 func New(d device.Device, o Options, note func(string)) *Tuner {
 	t := &Tuner{device: d, about: d.Info().Description, store: newStore(o.Dir, d.Info(), system()),
 		least: cmp.Or(o.Least, DefaultLeast), budget: cmp.Or(o.Budget, DefaultBudget), clock: o.Clock, note: note}
@@ -64,16 +65,16 @@ func New(d device.Device, o Options, note func(string)) *Tuner {
 	return t
 }
 
-// About describes the device.
+// About returns a description of the device.
 func (t *Tuner) About() string { return t.about }
 
-// Dir is the folder where choices are kept, "" where there is none.
+// Dir returns the folder where choices are stored, or "".
 func (t *Tuner) Dir() string { return t.store.dir }
 
-// Worth reports whether a product is measured for which a pass reads so many bytes of weights.
+// Worth reports whether a product that reads this number of bytes of weights is large enough to be measured.
 func (t *Tuner) Worth(bytes int) bool { return bytes >= t.least }
 
-// Kept gives the choice that was made for a product before, by whichever process.
+// Kept returns the stored choice for a product.
 func (t *Tuner) Kept(w Variants) (kernels.Launch, bool) {
 	if i, ok := t.kept(w); ok {
 		return w.Launches[i], true
@@ -81,7 +82,7 @@ func (t *Tuner) Kept(w Variants) (kernels.Launch, bool) {
 	return kernels.Launch{}, false
 }
 
-// kept is Kept, as the number of the launch.
+// kept returns what Kept does, as the number of the launch.
 func (t *Tuner) kept(w Variants) (int, bool) {
 	e, err := t.store.read(t.store.path(w), w.key())
 	if err != nil {
@@ -94,8 +95,8 @@ func (t *Tuner) kept(w Variants) (int, bool) {
 	return w.find(e.choice)
 }
 
-// Changed tells of the choice that was kept for a product, if it is not the default: the definitions that differ, with
-// those of the default, and the times that were measured. It is "" for the default, and where nothing is kept.
+// Changed describes the stored choice for a product if it is not the default: the definitions that differ, those of the
+// default, and the measured times. It returns "" for the default, and where nothing is stored.
 func (t *Tuner) Changed(w Variants) string {
 	e, err := t.store.read(t.store.path(w), w.key())
 	i, found := w.find(e.choice)
@@ -127,11 +128,11 @@ func (t *Tuner) Changed(w Variants) string {
 	return fmt.Sprintf("%s: %s; %v (%v)", text, strings.Join(changes, " "), e.time, e.firstTime)
 }
 
-// Choose gives a launch for each product: what is kept for it, else what measuring finds, which is kept from now on.
+// Choose returns a launch for each product: the stored choice, or else the result of measuring, which it stores.
 // reserve is the share of the budget that is left for later calls.
 func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 	out := make([]kernels.Launch, len(products))
-	searches := make([]*search, len(products)) // nil for what is known
+	searches := make([]*search, len(products)) // nil where the choice is stored
 	var open []*search
 	for i, p := range products {
 		out[i] = p.Launches[0]
@@ -144,7 +145,7 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 			}
 		}
 	}
-	if len(open) == 0 || t.device.Wait() != nil { // an error is told to what uses the device next
+	if len(open) == 0 || t.device.Wait() != nil { // the next use of the device returns the error
 		return out
 	}
 	slices.SortStableFunc(open, func(a, b *search) int { return cmp.Compare(b.Bytes, a.Bytes) })
@@ -187,10 +188,10 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 	return out
 }
 
-// keep writes the result of a search down and gives the choice: that of another process, where it was faster.
+// keep stores the result of a search and returns the choice. If another process stored one first, it returns that.
 func (t *Tuner) keep(s *search) (int, error) {
 	if s.variants[0].failed || s.variants[0].time == 0 {
-		return 0, nil // nothing was found out, or the time did not suffice: the next start goes on
+		return 0, nil // nothing was measured, or not to the end: the next start continues
 	}
 	each := time.Duration(1)
 	if !s.InPlace {

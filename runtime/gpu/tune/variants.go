@@ -9,23 +9,23 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// Variants are launches that do the same with the same buffers.
+// Variants are launches that compute the same result with the same buffers.
 type Variants struct {
-	// Launches has the default first.
+	// Launches are the variants, the default first.
 	Launches []kernels.Launch
-	// Near reports whether launches i and j differ in one respect; nil where all of them are near each other. Launches
-	// that no chain of near ones joins are of different kinds.
+	// Near reports whether launches i and j differ in one respect. Nil: all are near each other. Launches that no chain
+	// of near ones connects are of different kinds.
 	Near func(i, j int) bool
-	// InPlace says that they are measured in their place in a program, else in a chain of themselves.
+	// InPlace says that they are measured among the kernels of a program, not in a chain of their own.
 	InPlace bool
-	// Positions of a call are where they are measured, if their time depends on that, some of them several times: the
-	// sum chooses.
+	// Positions are the positions of calls at which they are measured, if their time depends on it. A position may
+	// occur several times; the sum of the times decides.
 	Positions []int
 }
 
-// Key tells products apart that are tuned each on its own: by the default launch, with its number of threadgroups up to
-// the next power of two, since a launch of more tokens may want another variant, and by how they are measured, since
-// what is best in a chain may not be in a program, nor what is best at some positions at others.
+// Key identifies products that get a choice of their own. It contains the default launch, with its number of
+// threadgroups rounded up to a power of two, since a launch of more tokens may need another variant. And it contains
+// how they are measured, since a chain and a program, or different positions, may favour different variants.
 func Key(first kernels.Launch, inPlace bool, positions []int) string {
 	groups := first.Groups[0] * first.Groups[1] * first.Groups[2]
 	key := first.Key() + " groups<=" + strconv.Itoa(1<<bits.Len(uint(max(1, groups)-1)))
@@ -43,10 +43,11 @@ func Key(first kernels.Launch, inPlace bool, positions []int) string {
 
 func (w Variants) key() string { return Key(w.Launches[0], w.InPlace, w.Positions) }
 
-// Find is the number of the launch whose kernel is that of another.
+// Find returns the number of the launch that runs the same kernel as other.
 func (w Variants) Find(other kernels.Launch) (int, bool) { return w.find(other.Key()) }
 
-// find is the number of the launch of a key. There may be none: versions of etc differ in what they try.
+// find returns the number of the launch with a key. There may be none, because versions of etc differ in their
+// variants.
 func (w Variants) find(key string) (int, bool) {
 	i := slices.IndexFunc(w.Launches, func(l kernels.Launch) bool { return l.Key() == key })
 	return max(i, 0), i >= 0
@@ -54,15 +55,16 @@ func (w Variants) find(key string) (int, bool) {
 
 func (w Variants) near(i, j int) bool { return w.Near == nil || w.Near(i, j) }
 
-// Product is a kernel at a shape that is to be tuned.
+// Product is a kernel at a shape, to be tuned.
 type Product struct {
 	Variants
-	// Bytes are what a pass of the model reads of weights for it: where the time does not suffice for all products,
-	// it goes to those that read most.
+	// Bytes is the number of bytes of weights that a pass of the model reads for it. If the time does not suffice for
+	// all products, those that read most come first.
 	Bytes int
-	// Runs gives the dispatches that measure it, which read more weights than caches hold, if it reads weights; for
-	// each of Positions as many. Those without a kernel are the product's: of them only Barrier and the buffers count,
-	// in the order of the kernel's, and it may write what it writes there. In a chain all of them are. None at all
-	// means that it cannot be measured. It is called if the choice was not made before.
+	// Runs returns the dispatches that measure the product; if it reads weights, they read more than caches hold. With
+	// Positions there are equally many for each. Those without a kernel are the product's own: only their Barrier and
+	// their buffers, in the order of the kernel's parameters, count, and their outputs may be overwritten. In a chain
+	// all dispatches are of this kind. An empty list means that the product cannot be measured. Runs is called only if
+	// there is no stored choice.
 	Runs func() []device.Dispatch
 }
