@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// Argument is a buffer that a kernel takes, as its text declares it.
+// Argument is a buffer parameter of a kernel, as the kernel's source declares it.
 type Argument struct {
 	// Name in the text.
 	Name string
-	// Type of the elements in the text; one in capitals is a definition.
+	// Type is the element type in the source. A type in capitals is a preprocessor definition.
 	Type string
-	// Written says that the kernel may write it: it is no pointer to const.
+	// Written says that the kernel may write the buffer: the parameter is not a pointer to const.
 	Written bool
-	// Optional says that a definition may turn it off, so that the kernel does not touch it. The device gets argument
-	// number Instead in its place.
+	// Optional says that a definition may turn the parameter off. The kernel then does not touch the buffer, and the
+	// device gets argument number Instead for it.
 	Optional bool
 	Instead  int
 }
 
-// Signature is what a kernel takes, or several that take the same.
+// Signature is the parameter list of a kernel, or of several kernels with the same list.
 type Signature struct {
 	// Kernels are their names.
 	Kernels []string
@@ -27,25 +27,26 @@ type Signature struct {
 	Arguments []Argument
 }
 
-// Signature is that of the launch's kernel; nil where there is no such kernel.
+// Signature returns the parameter list of the launch's kernel, or nil where there is no such kernel.
 func (l Launch) Signature() *Signature { return signatures[l.Kernel] }
 
-// Arguments are the buffers of a kernel by name, as a struct of arguments_generated.go holds them. T is what stands for
-// a buffer; its zero value is none.
+// Arguments are the buffers of a kernel by name, as a struct of arguments_generated.go. T is the type that stands for a
+// buffer; its zero value stands for an absent one.
 type Arguments[T comparable] interface {
-	// Signature is what the kernel's text declares.
+	// Signature returns the parameter list that the kernel's source declares.
 	Signature() *Signature
-	// values are the fields in the order of the signature.
+	// values returns the fields in the order of the signature.
 	values() []T
 }
 
-// WeightArguments are the buffers of a weight: its codes, or numbers, with their scales and biases. Of a weight that
-// has no scales, or no biases, these may be any buffer.
+// WeightArguments are the buffers of a weight: its codes or numbers, its scales and its biases. If the weight has no
+// scales or no biases, any buffer may stand for them.
 type WeightArguments[T comparable] struct{ Data, Scales, Biases T }
 
-// List gives the arguments of a launch in the order in which its kernel takes them, and which of them it may write.
-// What is absent is what the kernel's text says instead of it, which is written where both of them are. It panics where
-// an argument is missing that the kernel must have, or the arguments are those of another kernel.
+// List returns the arguments of a launch in the order of the kernel's parameters, and which of them the kernel may
+// write. An absent optional argument is replaced by the one that the kernel's source names; that one counts as written
+// if the kernel writes either. List panics if a mandatory argument is missing, or if the arguments are those of another
+// kernel.
 func List[T comparable](l Launch, a Arguments[T]) (list []T, written []bool) {
 	s := a.Signature()
 	if !slices.Contains(s.Kernels, l.Kernel) {

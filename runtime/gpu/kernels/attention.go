@@ -6,40 +6,40 @@ import (
 	"slices"
 )
 
-// Attention is attention over a cache [KVHeads, Slots, D] of keys and values in which position p lies in slot
-// p mod Slots. The call's tokens, whose keys are written already, see what lies before them and themselves, of
-// which a cache with a Window shows the last Window positions. Query head h reads head h/(Heads/KVHeads).
+// Attention is attention over a cache [KVHeads, Slots, D] of keys and values; position p lies in slot p mod Slots. The
+// keys of the call's tokens are in the cache already. A token attends to its own position and those before it; with a
+// Window, to the last Window of them. Query head h reads key-value head h/(Heads/KVHeads).
 type Attention struct {
 	// D is the width of a head: a multiple of 32 up to 1024.
 	D              int
 	Heads, KVHeads int
 	Slots          int
-	// Window is 0 for none.
+	// Window is the number of positions that a token attends to; 0 for no limit.
 	Window int
 	// Scale multiplies the scores.
 	Scale float32
 	// Cache is the dtype of keys and values.
 	Cache DType
-	// Gated multiplies the output with sigmoid(gate); Gates are the heads of gate.
+	// Gated says that the output is multiplied by sigmoid(gate). Gates is the layout of gate.
 	Gated bool
 	Gates Rows
-	// Tuning is for the launches in fp32; what is zero is chosen.
+	// Tuning is for the launches in fp32. Zero fields are filled in.
 	Tuning AttentionTuning
 }
 
-// AttentionTuning is how the launches in fp32 divide the work.
+// AttentionTuning says how the launches in fp32 divide the work.
 type AttentionTuning struct {
-	// Heads of a key-value head and Tokens that a simdgroup serves, Keys that it reads at a time: powers of two,
-	// 2 to 32 in product.
+	// A simdgroup serves Heads heads of one key-value head for Tokens tokens, and reads Keys keys at a time. These are
+	// powers of two whose product is 2 to 32.
 	Heads, Tokens, Keys int
-	// Blocks that a token's positions are divided into at most, of Least positions or more.
+	// The positions of a token are divided into at most Blocks blocks of at least Least positions.
 	Blocks, Least int
-	// Simdgroups of a threadgroup.
+	// Simdgroups is the number of simdgroups of a threadgroup.
 	Simdgroups int
 }
 
-// Near reports whether t and o differ in one respect: the heads of a simdgroup, with its tokens, the keys that it reads
-// at a time, or the simdgroups of a threadgroup.
+// Near reports whether t and o differ in one respect: the heads of a simdgroup (with its tokens), the keys that it
+// reads at a time, or the simdgroups of a threadgroup.
 func (t AttentionTuning) Near(o AttentionTuning) bool {
 	n := 0
 	for _, differ := range []bool{t.Heads != o.Heads || t.Tokens != o.Tokens, t.Keys != o.Keys,
@@ -66,8 +66,8 @@ func (a Attention) check() error {
 	return nil
 }
 
-// Tunings are the ways worth measuring to divide the launches in fp32, of one token or of many, on a target; the
-// default comes first.
+// Tunings returns the variants of the launches in fp32 worth measuring on a target, for one token or (many) for
+// several. The default comes first.
 func (a Attention) Tunings(target Target, many bool) []AttentionTuning {
 	var out []AttentionTuning
 	seen := map[AttentionTuning]bool{}
@@ -81,7 +81,7 @@ func (a Attention) Tunings(target Target, many bool) []AttentionTuning {
 		}
 	}
 	if target == CUDA {
-		// All heads that share keys, so that these are read once.
+		// First all heads that share keys in one simdgroup, so that keys are read once.
 		for heads := 8; heads > 0; heads /= 2 {
 			if heads*a.D <= 2048 && len(out) == 0 {
 				add(AttentionTuning{Heads: heads})
@@ -99,11 +99,11 @@ func (a Attention) Tunings(target Target, many bool) []AttentionTuning {
 	return out
 }
 
-// tuning fills in what is not given, for launches of one token or of many.
+// tuning returns the tuning with zero fields filled in, for launches of one token or of many.
 func (a Attention) tuning(many bool) (AttentionTuning, error) {
 	t, group := a.Tuning, a.Heads/a.KVHeads
 	if t.Heads == 0 {
-		// The heads of a simdgroup hold their queries and sums in registers.
+		// A simdgroup keeps the queries and sums of its heads in registers.
 		for t.Heads = 1; t.Heads < 8 && group%(2*t.Heads) == 0 && 2*t.Heads*a.D <= 1024; t.Heads *= 2 {
 		}
 	}
@@ -138,7 +138,7 @@ func (a Attention) tuning(many bool) (AttentionTuning, error) {
 	return t, nil
 }
 
-// slices is the number of threads that share an element of the merge of so many blocks.
+// slices returns the number of threads that share one element when so many blocks are merged.
 func (a Attention) slices(blocks int) int {
 	n := 1
 	for 2*n*a.D <= 1024 && 4*n < blocks {
@@ -147,11 +147,11 @@ func (a Attention) slices(blocks int) int {
 	return n
 }
 
-// Launches are the dispatches for up to tokens tokens in fp32: partial results of blocks of positions, then
-// their sum. A capture of them serves any position: blocks past the context end at once.
+// Launches returns the dispatches for up to tokens tokens in fp32: part computes partial results of blocks of
+// positions, merge combines them. Recorded once, they serve any position: blocks behind the context do nothing.
 //
 // They take AttentionPartArguments and AttentionMergeArguments: Q, Out f32 [T, Heads, D], Keys and Values [KVHeads,
-// Slots, D], Part f32 [T, Heads, Blocks, D], ML f32 [T, Heads, Blocks, 2]. Blocks is what the method gives beside them.
+// Slots, D], Part f32 [T, Heads, Blocks, D], ML f32 [T, Heads, Blocks, 2], where Blocks is the third result.
 func (a Attention) Launches(tokens int) (part, merge Launch, blocks int, err error) {
 	if err := a.check(); err != nil {
 		return part, merge, 0, err
@@ -176,14 +176,15 @@ func (a Attention) Launches(tokens int) (part, merge Launch, blocks int, err err
 	return part, merge, t.Blocks, nil
 }
 
-// ChunkTuning is how the tiled launch divides the work; what is zero is chosen for Metal's threadgroup memory.
+// ChunkTuning says how the tiled launch divides the work. Zero fields are filled in to fit Metal's threadgroup memory.
 type ChunkTuning struct {
-	// Heads of a key-value head and Rows, blocks of 16 tokens, of a threadgroup: a simdgroup each.
+	// A threadgroup serves Heads heads of one key-value head for Rows blocks of 16 tokens, with a simdgroup for each of
+	// them.
 	Heads, Rows int
-	// Keys that are read at a time: a multiple of 16. Columns of the output that a threadgroup makes: a
-	// multiple of 16 that divides D.
+	// Keys are read Keys at a time, a multiple of 16. A threadgroup computes Columns columns of the output, a multiple
+	// of 16 that divides D.
 	Keys, Columns int
-	// Held keeps the queries in registers.
+	// QueriesInRegisters keeps the queries in registers. Else they are read again for every tile.
 	QueriesInRegisters bool
 }
 
@@ -199,14 +200,14 @@ func (t ChunkTuning) Near(o ChunkTuning) bool {
 	return n == 1
 }
 
-// metalMemory is the threadgroup memory of every Metal device.
+// metalMemory is the threadgroup memory that every Metal device has, in bytes.
 const metalMemory = 32 << 10
 
-// cudaMemory is the threadgroup memory that a kernel for CUDA may declare.
+// cudaMemory is the threadgroup memory that a CUDA kernel may declare statically, in bytes.
 const cudaMemory = 48 << 10
 
-// ChunkTunings are the ways worth measuring to divide the tiled launch on a target, the default first. Those for
-// CUDA may need more threadgroup memory than Metal has.
+// ChunkTunings returns the variants of the tiled launch worth measuring on a target, the default first. Those for CUDA
+// may need more threadgroup memory than Metal has.
 func (a Attention) ChunkTunings(target Target) []ChunkTuning {
 	memory, columns := metalMemory, min(a.D, 128)
 	if target == CUDA {
@@ -228,7 +229,7 @@ func (a Attention) ChunkTunings(target Target) []ChunkTuning {
 			out = append(out, t)
 		}
 	}
-	// Wide parts first: every part computes all scores.
+	// Many columns first, since every threadgroup computes all scores for its columns.
 	for _, keys := range []int{32, 16} {
 		t := first
 		t.Keys = keys
@@ -247,8 +248,8 @@ func (a Attention) ChunkTunings(target Target) []ChunkTuning {
 	return out
 }
 
-// ChunkLaunch is the dispatch for up to tokens tokens by tiles, for caches in bf16: queries and weights are
-// rounded to bf16, sums are fp32. It takes AttentionChunkArguments: Q, Out f32 [T, Heads, D].
+// ChunkLaunch returns the tiled dispatch for up to tokens tokens, for caches in bf16. It rounds queries and attention
+// weights to bf16 and adds in fp32. It takes AttentionChunkArguments: Q, Out f32 [T, Heads, D].
 func (a Attention) ChunkLaunch(tokens int, t ChunkTuning) (Launch, error) {
 	if err := a.check(); err != nil {
 		return Launch{}, err
@@ -287,7 +288,7 @@ func (a Attention) ChunkLaunch(tokens int, t ChunkTuning) (Launch, error) {
 	}, nil
 }
 
-// Reference computes what the launches do, at the position of the first token.
+// Reference computes what the launches compute, for tokens whose first is at position.
 func (a Attention) Reference(tokens, position int, q, keys, values, gate, out []float32) {
 	gates, last := a.Gates.or(a.Heads, a.D), position+tokens-1
 	for t := range tokens {

@@ -5,56 +5,59 @@ import (
 	"slices"
 )
 
-// AttentionStep is the attention of one token with what comes before it: queries and key are normalized and rotated,
-// key and value are written to their caches, and what the caches hold then is attended to.
+// AttentionStep is the attention of one token together with what comes before it: queries and key are normalized and
+// rotated, and key and value are written to their caches.
 type AttentionStep struct {
-	// Attention is what is attended to; its Tuning is for other launches.
+	// Attention describes the attention. Its Tuning is not used here.
 	Attention
 	// Rope describes the heads: how queries and keys are normalized and rotated, and where keys and values are
 	// written. Its head counts, head width, cache dtype and Slots must equal those of Attention. Its Ring must be
 	// chosen so that a position is written to the slot that Attention reads it from.
 	Rope Rope
-	// Early says that no other kernel of the recording writes the caches: what they hold of earlier positions is read
-	// before it is this kernel's turn.
+	// Early says that no other kernel of the recorded sequence writes the caches. Then the kernel may read earlier
+	// positions before the kernels before it are done.
 	Early bool
-	// Step is how the work is divided; what is zero is chosen.
+	// Step says how the work is divided. Zero fields are filled in.
 	Step StepTuning
 }
 
-// StepTuning is how AttentionStep divides the work.
+// StepTuning says how AttentionStep divides the work.
 type StepTuning struct {
-	// Heads of a key-value head that a threadgroup serves, Keys that a simdgroup reads at a time: powers of two, 2 to
-	// 32 in product. Buffers times as many are read ahead: with one, the next keys are read when scores are made of
-	// those before, and the next values when those before are added. Short has its own.
+	// A threadgroup serves Heads heads of one key-value head. A simdgroup reads Keys keys at a time: powers of two
+	// whose product is 2 to 32. Buffers is how many such groups of keys are read in advance: with one, the next keys
+	// are read while the scores of the current ones are computed, and the next values while the current ones are added.
+	// Short contexts have a number of their own.
 	Heads, Keys, Buffers int
-	// Simdgroups of a threadgroup, and how many threadgroups a multiprocessor is to have registers for, on CUDA.
+	// Simdgroups is the number of simdgroups of a threadgroup. Room is, on CUDA, the number of threadgroups for which a
+	// multiprocessor must have registers.
 	Simdgroups, Room int
-	// Blocks that the positions are divided into at most, of Least positions or more.
+	// The positions are divided into at most Blocks blocks of at least Least positions.
 	Blocks, Least int
-	// Short is up to how many positions a threadgroup serves one head, and all of them: nothing is put together then.
-	// It is 0 without Last, or where there are fewer Blocks than Heads.
+	// Short is the largest number of positions at which one threadgroup serves one head over all positions, so that
+	// nothing has to be merged. It is 0 without Last, or where there are fewer Blocks than Heads.
 	Short int
-	// Last says that the last threadgroup puts the blocks together, which Metal cannot: there is no second launch.
+	// Last says that the last threadgroup to finish merges the blocks, so that there is no second launch. Metal cannot
+	// do that.
 	Last bool
 }
 
-// Near is true: variants are few, and most differ from the default alone.
+// Near returns true: there are few variants, and most differ from the default alone.
 func (t StepTuning) Near(StepTuning) bool { return true }
 
-// StepTunings are the ways worth measuring to divide the launch on a target; the default comes first.
+// StepTunings returns the variants worth measuring on a target, the default first.
 func (a AttentionStep) StepTunings(target Target) []StepTuning {
-	const short = 128 // positions; of more, one threadgroup for each head has too much to read
+	const short = 128 // positions; with more, one threadgroup per head reads too much
 	a.Step = StepTuning{Last: target != Metal}
 	full, _ := a.tuning()
 	var out []StepTuning
 	for _, t := range []StepTuning{
 		{Short: short},
-		{}, // the same in fewer instructions
-		// More is under way, or more threadgroups find room.
+		{}, // without the code for short contexts
+		// More reads in advance, or registers for more threadgroups.
 		{Short: short, Buffers: 2}, {Short: short, Buffers: 1},
-		// More threadgroups, of which several read the same keys.
+		// More threadgroups; several of them read the same keys.
 		{Short: short, Heads: 1}, {Short: short, Heads: 2}, {Short: short, Blocks: 2 * full.Blocks},
-		// Fewer sums to put together.
+		// Fewer partial sums to merge.
 		{Short: short, Simdgroups: 4}, {Short: short, Simdgroups: 16}, {Short: short, Least: 128},
 	} {
 		t.Last = target != Metal
@@ -66,17 +69,17 @@ func (a AttentionStep) StepTunings(target Target) []StepTuning {
 	return out
 }
 
-// tuning fills in what is not given, and checks the whole.
+// tuning returns the tuning with zero fields filled in, or an error where no kernel has it.
 func (a AttentionStep) tuning() (StepTuning, error) {
 	t := a.filled()
 	return t, t.check(a)
 }
 
-// filled is the tuning with what is not given.
+// filled returns the tuning with zero fields filled in.
 func (a AttentionStep) filled() StepTuning {
 	t, group := a.Step, a.Heads/a.KVHeads
 	if t.Heads == 0 {
-		// The heads of a simdgroup hold their queries and sums in registers.
+		// A simdgroup keeps the queries and sums of its heads in registers.
 		for t.Heads = 1; t.Heads < 4 && group%(2*t.Heads) == 0 && 2*t.Heads*a.D <= 2048; t.Heads *= 2 {
 		}
 	}
@@ -97,7 +100,7 @@ func (a AttentionStep) filled() StepTuning {
 		}
 	}
 	if t.Least == 0 {
-		t.Least = t.Simdgroups * t.Keys // what a threadgroup reads at once
+		t.Least = t.Simdgroups * t.Keys // what a threadgroup reads at a time
 	}
 	if t.Blocks == 0 {
 		seen := a.Slots
@@ -113,7 +116,7 @@ func (a AttentionStep) filled() StepTuning {
 	return t
 }
 
-// check reports what of a whole tuning no kernel can have.
+// check returns an error for a complete tuning that no kernel can have.
 func (t StepTuning) check(a AttentionStep) error {
 	group, scores := a.Heads/a.KVHeads, t.Heads*t.Keys
 	switch {
@@ -130,16 +133,16 @@ func (t StepTuning) check(a AttentionStep) error {
 	return nil
 }
 
-// fits reports whether the registers of a lane, for queries and sums, keys and values, and scores, leave some of the
-// 128 that a lane has where a multiprocessor of 64K registers runs 16 simdgroups. This kernel is then beside those
-// before it and behind it.
+// fits reports whether a lane has enough registers for queries, sums, keys, values and scores. The limit is below the
+// 128 registers that a lane has where a multiprocessor with 64K registers runs 16 simdgroups, because the kernels
+// before and after this one run beside it.
 func (t StepTuning) fits(a AttentionStep, buffers int) bool {
 	each := a.D / 32
 	return 2*t.Heads*each+2*buffers*t.Keys*each*a.Cache.Size()/4+t.Heads*t.Keys <= 112
 }
 
-// buffers is how many times Keys are read ahead where a threadgroup serves so many heads: two, if a lane has registers
-// for them. Without Last none were measured.
+// buffers returns how many groups of keys are read in advance where a threadgroup serves heads heads: two if a lane has
+// enough registers, else one. Without Last it is one: nothing else was measured.
 func (t StepTuning) buffers(a AttentionStep, heads int) int {
 	if t.Heads = heads; !t.Last || t.fits(a, 2) {
 		return 2
@@ -147,14 +150,14 @@ func (t StepTuning) buffers(a AttentionStep, heads int) int {
 	return 1
 }
 
-// memory is the threadgroup memory in bytes.
+// memory returns the threadgroup memory in bytes.
 func (t StepTuning) memory(d int) int {
 	shared := max((t.Heads+2)*d, min(t.Heads, max(1, 4096/(t.Simdgroups*d)))*t.Simdgroups*d)
 	return 4*(shared+2*t.Simdgroups*t.Heads+1) + 64
 }
 
-// Launches are the dispatch and, unless the tuning says Last, the second one that puts blocks together. Blocks is the
-// number of parts of a head. A capture of them serves any position.
+// Launches returns the dispatch and, unless the tuning says Last, a second one that merges blocks. blocks is the number
+// of blocks of a head. Recorded once, they serve any position.
 //
 // They take AttentionStepArguments and AttentionMergeArguments: QWeight and KWeight [D], which no kernel may write,
 // Angles of RopeAngles, Keys and Values [KVHeads, Slots, D], Part f32 [Heads, Blocks, D], ML f32 [Heads, Blocks, 2],
@@ -201,7 +204,7 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	return one, merge, blocks, nil
 }
 
-// Reference computes what the launches do, at a position.
+// Reference computes what the launches compute, for a token at position.
 func (a AttentionStep) Reference(position int, q, k, v, qWeight, kWeight, angles, keys, values, gate, out []float32) {
 	rotated := make([]float32, a.Heads*a.D)
 	a.Rope.Reference(1, position, q, k, v, qWeight, kWeight, angles, rotated, keys, values)

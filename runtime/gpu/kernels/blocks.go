@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Blocks are the blocks of a cache of many sequences: keys or values [KVHeads, units, Rows, D] in one pool. Row t of a
-// call stands at position positions[t] of the sequence of number sequences[t]; below 0 it is of none. Position p of a
-// sequence lies in row p mod Rows of block blocks[sequence, p/Rows mod Columns]. The number of units is told in the
-// second word of step, where other kernels have a position: it depends on the memory of a device, and a self-test needs
-// few.
+// Blocks describes a block-wise cache of many sequences: keys or values [KVHeads, units, Rows, D] in one pool, where a
+// unit holds a block. Row t of a call is at position positions[t] of sequence sequences[t]; a negative number says that
+// it belongs to no sequence. Position p of a sequence lies in row p mod Rows of block blocks[sequence, p/Rows mod
+// Columns]. The number of units is the second word of step, where other kernels have a position: it depends on the
+// memory of a device, and self-tests use few.
 type Blocks struct {
-	// Rows is the number of positions of a block, Columns the blocks that the table has for a sequence.
+	// Rows is the number of positions of a block. Columns is the number of blocks that the table has for a sequence.
 	Rows, Columns int
-	// Cache is the dtype of the pool: F32, BF16, or U32 for rows of codes of 8 bits (ir/cacherow.go), which are less
-	// wide than D.
+	// Cache is the dtype of the pool: F32, BF16, or U32 for rows of codes of 8 bits (ir/cacherow.go), which have fewer
+	// words than D.
 	Cache DType
 }
 
@@ -29,7 +29,7 @@ func (b Blocks) check() error {
 	return needFloat("the cache", b.Cache)
 }
 
-// rowBytes is what a row of so many numbers takes in the pool.
+// rowBytes returns the size in bytes of a row of width numbers in the pool.
 func (b Blocks) rowBytes(width int) int {
 	if b.Cache == U32 {
 		return 4 * codeWords(width)
@@ -37,21 +37,21 @@ func (b Blocks) rowBytes(width int) int {
 	return width * b.Cache.Size()
 }
 
-// row is the row of the pool, for one head, in which a position of a sequence lies.
+// row returns the row of the pool, for one head, that holds a position of a sequence.
 func (b Blocks) row(blocks []int32, sequence, position int32) int {
 	block := blocks[int(sequence)*b.Columns+int(position)/b.Rows%b.Columns]
 	return int(block)*b.Rows + int(position)%b.Rows
 }
 
-// BlockWrite writes rows to their places in blocks, as they are.
+// BlockWrite copies rows into blocks.
 type BlockWrite struct {
 	Blocks
 	D, Heads int
 	X        Rows
 }
 
-// Launch is the dispatch for up to rows rows. It takes BlockWriteArguments: Positions and Sequences i32 [R], Blocks i32
-// [sequences, Columns], Pool [Heads, units, Rows, D].
+// Launch returns the dispatch for up to rows rows. It takes BlockWriteArguments: Positions and Sequences i32 [R],
+// Blocks i32 [sequences, Columns], Pool [Heads, units, Rows, D].
 func (w BlockWrite) Launch(rows int) (Launch, error) {
 	if err := w.check(); err != nil {
 		return Launch{}, fmt.Errorf("block write: %w", err)
@@ -75,7 +75,7 @@ func (w BlockWrite) Launch(rows int) (Launch, error) {
 	return l, nil
 }
 
-// Reference computes what the kernel does, with a pool of so many units.
+// Reference computes what the kernel computes, with a pool of units units.
 func (w BlockWrite) Reference(units int, x []float32, positions, sequences, blocks []int32, pool []float32) {
 	w.eachRow(units, positions, sequences, blocks, func(row, from int) {
 		to := pool[row*w.D:][:w.D]
@@ -85,7 +85,7 @@ func (w BlockWrite) Reference(units int, x []float32, positions, sequences, bloc
 	})
 }
 
-// eachRow calls f with the rows of the pool that are written, and the first element of x that goes there.
+// eachRow calls f with each row of the pool that is written and the index of the first element of x that goes there.
 func (w BlockWrite) eachRow(units int, positions, sequences, blocks []int32, f func(row, from int)) {
 	from := w.X.or(w.Heads, w.D)
 	for t, p := range positions {
@@ -99,46 +99,46 @@ func (w BlockWrite) eachRow(units int, positions, sequences, blocks []int32, f f
 	}
 }
 
-// BlockAttention is attention of rows of many sequences, each over the keys and values of its sequence up to its own
-// position, in a Window of that many where one is given. Query head h reads head h/(Heads/KVHeads). A row of no
-// sequence gives zeros.
+// BlockAttention is attention of rows of many sequences. Each row attends to the keys and values of its sequence up to
+// its own position; with a Window, to the last Window of them. Query head h reads key-value head h/(Heads/KVHeads).
+// Rows of no sequence give zeros.
 //
-// What a row gives depends on Tuning and on its sequence alone, bit for bit: not on the other rows, and not on which of
-// them are of its sequence.
+// The result of a row depends, bit for bit, only on Tuning and its own sequence: not on the other rows of the call, nor
+// on how many of them belong to the same sequence.
 type BlockAttention struct {
 	Blocks
 	// D is the width of a head: a multiple of 32 up to 1024.
 	D              int
 	Heads, KVHeads int
-	// Window is 0 for none.
+	// Window is the number of positions that a row attends to; 0 for no limit.
 	Window int
-	// First is the first position that any row sees; rows before it give zeros.
+	// First is the first position that any row attends to. Rows before it give zeros.
 	First int
 	// Scale multiplies the scores.
 	Scale float32
-	// Q are the heads of queries.
+	// Q is the layout of the queries.
 	Q Rows
-	// Gated multiplies the output with sigmoid(gate); Gates are the heads of gate.
+	// Gated says that the output is multiplied by sigmoid(gate). Gates is the layout of gate.
 	Gated bool
 	Gates Rows
-	// Tuning divides the work; what is zero is chosen.
+	// Tuning says how the work is divided. Zero fields are filled in.
 	Tuning BlockTuning
-	// Short has Launches leave rows that are one of 16 or more of one sequence behind one another to ChunkLaunch.
+	// Short makes Launches skip the rows that ChunkLaunch takes: runs of 16 or more neighbouring rows of one sequence.
 	Short bool
 }
 
-// BlockTuning is how the launches of BlockAttention divide the work.
+// BlockTuning says how the launches of BlockAttention divide the work.
 type BlockTuning struct {
-	// Heads of a key-value head and Tokens, rows of one sequence, that a simdgroup serves, Keys that it reads at a
-	// time: powers of two, 2 to 32 in product.
+	// A simdgroup serves Heads heads of one key-value head for Tokens rows of one sequence, and reads Keys keys at a
+	// time. These are powers of two whose product is 2 to 32.
 	Heads, Tokens, Keys int
-	// Parts that the positions of a row are divided into at most, of Least positions or more.
+	// The positions of a row are divided into at most Parts parts of at least Least positions.
 	Parts, Least int
-	// Simdgroups of a threadgroup.
+	// Simdgroups is the number of simdgroups of a threadgroup.
 	Simdgroups int
 }
 
-// maxBlockTokens is the most rows that share what they read, as the text has it.
+// maxBlockTokens is the largest number of rows that share reads, as in the source.
 const maxBlockTokens = 16
 
 func (a BlockAttention) check() error {
@@ -160,7 +160,7 @@ func (a BlockAttention) check() error {
 	return nil
 }
 
-// tuning fills in what is not given, for so many rows.
+// tuning returns the tuning with zero fields filled in, for calls of up to rows rows.
 func (a BlockAttention) tuning(rows int) (BlockTuning, error) {
 	t, group := a.Tuning, a.Heads/a.KVHeads
 	whole, err := Attention{D: a.D, Heads: a.Heads, KVHeads: a.KVHeads, Slots: 1,
@@ -176,7 +176,7 @@ func (a BlockAttention) tuning(rows int) (BlockTuning, error) {
 		t.Least = 64
 	}
 	if t.Parts == 0 {
-		switch { // many rows fill the device by themselves, and what parts leave takes memory
+		switch { // many rows keep the device busy without parts, and parts take memory
 		case rows <= 4:
 			t.Parts = 64
 		case rows <= 16:
@@ -195,7 +195,7 @@ func (a BlockAttention) tuning(rows int) (BlockTuning, error) {
 	return t, nil
 }
 
-// Tunings are the ways worth measuring to divide the launches of so many rows, the default first.
+// Tunings returns the variants for calls of up to rows rows worth measuring, the default first.
 func (a BlockAttention) Tunings(rows int) (out []BlockTuning) {
 	add := func(t BlockTuning) {
 		a.Tuning = t
@@ -216,12 +216,12 @@ func (a BlockAttention) Tunings(rows int) (out []BlockTuning) {
 	return out
 }
 
-// Launches are the dispatches for up to rows rows: partial results of parts of positions, then their sum. A capture of
-// them serves any positions.
+// Launches returns the dispatches for up to rows rows: part computes partial results of parts of positions, merge
+// combines them. Recorded once, they serve any positions.
 //
 // They take BlockAttentionPartArguments and BlockAttentionMergeArguments: Q and Gate as Rows say, Keys and Values
 // [KVHeads, units, Rows, D], Positions and Sequences i32 [R], Blocks i32 [sequences, Columns], Part f32 [R, Heads,
-// parts, D], ML f32 [R, Heads, parts, 2], Out f32 [R, Heads, D]. parts is what the method gives beside them.
+// parts, D], ML f32 [R, Heads, parts, 2], Out f32 [R, Heads, D], where parts is the third result.
 func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err error) {
 	if err := a.check(); err != nil {
 		return part, merge, 0, fmt.Errorf("attention over blocks: %w", err)
@@ -255,23 +255,23 @@ func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err e
 	return part, merge, t.Parts, nil
 }
 
-// ManyRows is the number of rows of one sequence behind one another from which on ChunkLaunch takes them.
+// ManyRows is the number of neighbouring rows of one sequence from which on ChunkLaunch takes them.
 const ManyRows = 16
 
-// tiles is the attention that divides its work as ChunkLaunch does.
+// tiles returns the Attention whose tiled launch divides the work in the same way.
 func (a BlockAttention) tiles() Attention {
 	return Attention{D: a.D, Heads: a.Heads, KVHeads: a.KVHeads, Slots: 1, Window: a.Window, Scale: a.Scale,
 		Cache: a.Cache, Gated: a.Gated, Gates: a.Gates}
 }
 
-// ChunkTunings are the ways worth measuring to divide the tiled launch on a target, the default first.
+// ChunkTunings returns the variants of the tiled launch worth measuring on a target, the default first.
 func (a BlockAttention) ChunkTunings(target Target) []ChunkTuning {
 	return a.tiles().ChunkTunings(target)
 }
 
-// ChunkLaunch is the dispatch for up to rows rows by tiles, for pools in bf16: queries and weights are rounded to bf16,
-// sums are fp32. It takes rows that are one of ManyRows or more of one sequence behind one another, and leaves the
-// others to Launches with Short, which stand before it in its case. It takes AttentionChunkArguments.
+// ChunkLaunch returns the tiled dispatch for up to rows rows, for pools in bf16. It rounds queries and attention
+// weights to bf16 and adds in fp32. It takes the rows that are among ManyRows or more neighbouring rows of one
+// sequence. Launches with Short takes the others; its case contains this launch too. It takes AttentionChunkArguments.
 func (a BlockAttention) ChunkLaunch(rows int, t ChunkTuning) (Launch, error) {
 	if err := a.check(); err != nil {
 		return Launch{}, fmt.Errorf("attention over blocks: %w", err)
@@ -292,7 +292,7 @@ func (a BlockAttention) ChunkLaunch(rows int, t ChunkTuning) (Launch, error) {
 	return l, nil
 }
 
-// Reference computes what the launches do, with pools of so many units.
+// Reference computes what the launches compute, with pools of units units.
 func (a BlockAttention) Reference(units int, q, keys, values []float32, positions, sequences,
 	blocks []int32, gate, out []float32) {
 	from, gates := a.Q.or(a.Heads, a.D), a.Gates.or(a.Heads, a.D)

@@ -8,50 +8,51 @@ import (
 	"sync"
 )
 
-// Case is a use of kernels: launches, the buffers that they take with what these hold, and what the reference
-// implementation says that the launches leave in them. Content and answers are made when they are asked for. One
-// case serves the self-test of a compiled kernel, the emulator's test and the benchmark.
+// Case is an executable test case of kernels: launches, their buffers with their contents, and the contents that the
+// reference implementation expects afterwards. Contents and expectations are computed on demand. One case serves as the
+// self-test of a compiled kernel, as the emulator's test, and as a benchmark.
 type Case struct {
-	// Sizes are those that the case was made for, with the self-test's numbers filled in.
+	// Sizes are the sizes that the case was made for. Those of a self-test are filled in.
 	Sizes
 	// Launches run in this order, each after the one before it.
 	Launches []CaseLaunch
 	Buffers  []*Buffer
-	// reference computes the answers and adds them to wants.
+	// reference computes the expected values and adds them to wants.
 	reference func()
 	wants     []Want
 }
 
-// Sizes say how large a case is. The zero value stands for a self-test: few tokens, and of big products few rows, so
-// that the grid is smaller; rows of a weight that the launch does not reach are zeros.
+// Sizes say how large a case is. The zero value asks for a self-test: few tokens and, for large products, few rows, so
+// that the grid is smaller. Rows of a weight that the launch then does not reach are zeros.
 type Sizes struct {
-	// Whole asks for the launch as it is, with the tokens and the position given here.
+	// Whole asks for the whole launch, with the tokens and the position given here.
 	Whole bool
-	// Tokens are computed, of as many as Capacity, which the launch is for; Capacity is Tokens at least.
+	// Tokens is the number of tokens that are computed. Capacity is the number that the launch is made for, at least
+	// Tokens. Position is that of the first token.
 	Tokens, Capacity, Position int
-	// Reset is the flag that resets a state.
+	// Reset is the value of the flag that resets a state.
 	Reset bool
-	// Elsewhere says that the state after is written to another buffer than the state before, as in self-tests.
+	// Elsewhere says that the new state is written to another buffer than the old one, as in self-tests.
 	Elsewhere bool
-	// Chosen says that there are weights of the experts that are chosen alone, as in self-tests.
+	// Chosen says that only the chosen experts have weights, as in self-tests.
 	Chosen bool
-	// Sequences share the tokens, as rows of a call of several; 0 stands for one.
+	// Sequences is the number of sequences that the tokens belong to, as rows of a call of several; 0 stands for one.
 	Sequences int
 }
 
-// CaseLaunch is a launch with its buffers in the kernel's order.
+// CaseLaunch is a launch with its buffers, in the order of the kernel's parameters.
 type CaseLaunch struct {
 	Launch
 	Buffers []*Buffer
-	// Written says which of them the kernel may write.
+	// Written says which buffers the kernel may write.
 	Written []bool
 }
 
-// Content says what a buffer holds before the first launch.
+// Content is the kind of content that a buffer has before the first launch.
 type Content int
 
-// A buffer holds zeros; or bytes of 0xff, which are NaN or -1, so that it shows what is written; or random numbers,
-// which may be a state or a cache; or such that the case gives; or what makes up a weight.
+// The kinds of content: zeros; bytes of 0xff, which are NaN or -1, so that unwritten results show; random numbers, for
+// inputs, states and caches; numbers that the case gives; the data of a weight.
 const (
 	Zeros Content = iota
 	Blank
@@ -65,12 +66,13 @@ const (
 // Buffer is a buffer of a case.
 type Buffer struct {
 	DType DType
-	// Size in bytes.
+	// Size is the size in bytes.
 	Size    int
 	Content Content
-	// Scratch says that launches leave in it what no answer is known of.
+	// Scratch says that nothing is expected of the buffer's content after the launches.
 	Scratch bool
-	// starts are the elements that rows of width numbers begin at; the rest is zeros, or 0xff in a cache.
+	// starts are the indices of the elements at which rows of width numbers begin. Everything else is zeros, or 0xff in
+	// a cache.
 	starts []int
 	width  int
 	rest   byte
@@ -78,16 +80,17 @@ type Buffer struct {
 	raw    func() []byte
 }
 
-// Part is what a buffer holds from a byte on.
+// Part is the content of a buffer from byte At on.
 type Part struct {
 	At      int
 	Content []byte
 }
 
-// blankMost is the size of the largest buffer that is filled with bytes of 0xff; larger ones are zeros.
+// blankMost is the size of the largest buffer that is filled with bytes of 0xff. Larger ones are zeros.
 const blankMost = 1 << 20
 
-// Parts are what the buffer holds; it is zeros elsewhere. Later parts overwrite those before them.
+// Parts returns the content of the buffer. It is zeros where no part says otherwise. Later parts overwrite earlier
+// ones.
 func (b *Buffer) Parts() (parts []Part) {
 	if b.rest != 0 && b.Size <= blankMost {
 		p := make([]byte, b.Size)
@@ -109,8 +112,8 @@ func (b *Buffer) Parts() (parts []Part) {
 	return parts
 }
 
-// Values are the numbers that the case has put into the buffer, row after row, none if it is nil. They must not be
-// changed.
+// Values returns the numbers that the case has put into the buffer, row after row, or none if it is nil. They must not
+// be changed.
 func (b *Buffer) Values() []float32 {
 	if b == nil {
 		return nil
@@ -118,33 +121,33 @@ func (b *Buffer) Values() []float32 {
 	return b.values()
 }
 
-// Want is what elements of a buffer must be.
+// Want is the expected content of some elements of a buffer.
 type Want struct {
 	Buffer *Buffer
 	First  int
 	DType  DType
 	Values []float32
-	// Bound is the largest difference, relative to the largest of the values; 0 for equal.
+	// Bound is the largest allowed difference, relative to the largest value; 0 requires equality.
 	Bound Bounds
 }
 
-// Bounds are how far off the emulator may be, whose rounding is known, and a device in a self-test.
+// Bounds are the bounds for the emulator, whose rounding is known, and for a device in a self-test.
 type Bounds struct{ Test, SelfTest float64 }
 
-// Size is the number of bytes that the values take, At where they begin.
+// Size returns the number of bytes that the values take.
 func (w Want) Size() int { return len(w.Values) * w.DType.Size() }
 
-// At is where the values begin in the buffer, in bytes.
+// At returns the byte in the buffer at which the values begin.
 func (w Want) At() int { return w.First * w.DType.Size() }
 
-// Difference is the largest difference of what a kernel left from the values, relative to the largest of them.
-// Where a number is NaN it is infinite.
+// Difference returns the largest difference between the content that a kernel left and the values, relative to the
+// largest value. It is infinite where a number is NaN.
 func (w Want) Difference(content []byte) float64 {
 	largest, difference := 0.0, 0.0
 	for i, got := range w.DType.Numbers(content) {
 		want := float64(w.Values[i])
 		if got == want && math.IsInf(want, 0) {
-			continue // as what a mask leaves
+			continue // such as masked logits
 		}
 		largest = max(largest, math.Abs(want))
 		if d := math.Abs(got - want); d <= math.MaxFloat64 {
@@ -159,7 +162,7 @@ func (w Want) Difference(content []byte) float64 {
 	return difference / largest
 }
 
-// Wants are what the launches must leave in the buffers. The first call computes them.
+// Wants returns what the launches must leave in the buffers. The first call computes it.
 func (c *Case) Wants() []Want {
 	if c.reference != nil {
 		c.reference()
@@ -168,7 +171,7 @@ func (c *Case) Wants() []Want {
 	return c.wants
 }
 
-// newCase makes a case of the sizes; a self-test has so many tokens, at a position.
+// newCase returns an empty case with these sizes. tokens and position are those of a self-test.
 func newCase(s Sizes, tokens, position int) *Case {
 	if !s.Whole {
 		s = Sizes{Tokens: tokens, Position: position, Elsewhere: true, Chosen: true, Sequences: 3}
@@ -184,21 +187,22 @@ func (c *Case) add(d DType, n int, content Content) *Buffer {
 	return b
 }
 
-// seed is that of the numbers of the buffer that is added next.
+// seed returns the random numbers for the buffer that is added next.
 func (c *Case) seed() *rand.Rand { return rand.New(rand.NewPCG(3, uint64(len(c.Buffers)))) }
 
-// run adds a launch; a launch in a case has none itself.
+// run adds a launch to the case.
 func (c *Case) run(l Launch, a Arguments[*Buffer]) {
 	l.Case = nil
 	list, written := List(l, a)
 	c.Launches = append(c.Launches, CaseLaunch{l, list, written})
 }
 
-// few makes the grid of a launch smaller, unless the case is whole: as many threadgroups along the first axis as make
-// at least so many rows, of n in all, a threadgroup making each unless the launch says otherwise. It gives the rows.
+// few shrinks the grid of a launch, unless the case is whole: it keeps as many threadgroups along the first axis as
+// compute at least least of n rows. A threadgroup computes each rows unless the launch says otherwise. few returns the
+// number of rows that are computed.
 func (c *Case) few(l *Launch, least, n, each int) int { return c.fewAlong(l, 0, least, n, each) }
 
-// fewAlong is few where the threadgroups that have more rows are those along another dimension of the grid.
+// fewAlong is few for launches whose rows are divided along another axis of the grid.
 func (c *Case) fewAlong(l *Launch, dimension, least, n, each int) int {
 	if c.Whole {
 		return n
@@ -215,15 +219,15 @@ func (c *Case) fewAlong(l *Launch, dimension, least, n, each int) int {
 	return covers(groups)
 }
 
-// random adds a buffer of numbers of a variance of 1.
+// random adds a buffer of n random numbers with variance 1.
 func (c *Case) random(d DType, n int) *Buffer { return c.spread(d, 1, n, n) }
 
-// spread adds a buffer of so many rows of random numbers, stride elements apart.
+// spread adds a buffer of rows of random numbers; rows start stride elements apart.
 func (c *Case) spread(d DType, rows, width, stride int) *Buffer {
 	return c.sparse(d, every(rows), rows, width, stride)
 }
 
-// sparse adds a buffer of so many rows, stride elements apart, of which some begin with random numbers.
+// sparse adds a buffer of rows, stride elements apart, of which those in at contain random numbers.
 func (c *Case) sparse(d DType, at []int, rows, width, stride int) *Buffer {
 	r := c.seed()
 	b := c.add(d, rows*stride, Random)
@@ -241,7 +245,7 @@ func (c *Case) sparse(d DType, at []int, rows, width, stride int) *Buffer {
 	return b
 }
 
-// every is the numbers below n.
+// every returns the numbers from 0 to n-1.
 func every(n int) []int {
 	out := make([]int, n)
 	for i := range out {
@@ -250,7 +254,7 @@ func every(n int) []int {
 	return out
 }
 
-// each changes every number of a buffer.
+// each replaces every number of a buffer by f of its index and value.
 func (b *Buffer) each(f func(i int, x float32) float32) *Buffer {
 	values := b.values
 	b.values = sync.OnceValue(func() []float32 {
@@ -263,32 +267,32 @@ func (b *Buffer) each(f func(i int, x float32) float32) *Buffer {
 	return b
 }
 
-// made adds a buffer of n numbers that f makes when they are asked for.
+// made adds a buffer of n numbers that f computes on demand.
 func (c *Case) made(d DType, n int, f func() []float32) *Buffer {
 	b := c.add(d, n, Given)
 	b.starts, b.width, b.values = []int{0}, n, sync.OnceValue(f)
 	return b
 }
 
-// given adds a buffer of numbers.
+// given adds a buffer with these numbers.
 func (c *Case) given(d DType, values ...float32) *Buffer {
 	return c.made(d, len(values), func() []float32 { return values })
 }
 
-// ints adds a buffer of 32-bit integers.
+// ints adds a buffer with these 32-bit integers.
 func (c *Case) ints(values ...int32) *Buffer {
 	b := c.add(I32, len(values), Given)
 	b.raw = func() []byte {
-		p, _ := le.Append(nil, le.LittleEndian, values) // of a slice of integers there is no error
+		p, _ := le.Append(nil, le.LittleEndian, values) // binary.Append fails for no slice of integers
 		return p
 	}
 	return b
 }
 
-// step adds the buffer of the number of tokens and the position.
+// step adds the buffer step: the number of tokens and the position.
 func (c *Case) step() *Buffer { return c.ints(int32(c.Tokens), int32(c.Position)) }
 
-// flag adds the flag that resets a state.
+// flag adds the buffer of the flag that resets a state.
 func (c *Case) flag() *Buffer { return c.ints(int32(btoi(c.Reset))) }
 
 func btoi(b bool) int {
@@ -298,21 +302,21 @@ func btoi(b bool) int {
 	return 0
 }
 
-// out adds a buffer for n elements, which are NaN, or -1, where that is cheap.
+// out adds a buffer for n results. Unless it is large, it is filled with NaN or -1.
 func (c *Case) out(d DType, n int) *Buffer {
 	b := c.add(d, n, Blank)
 	b.rest = 0xff
 	return b
 }
 
-// scratch adds a buffer of what a launch leaves for the next one.
+// scratch adds a buffer for values that one launch passes to the next.
 func (c *Case) scratch(d DType, n int) *Buffer {
 	b := c.out(d, n)
 	b.Scratch = true
 	return b
 }
 
-// state adds a state of n random numbers, and the buffer of what is after it.
+// state adds a state of n random numbers, and the buffer of the new state.
 func (c *Case) state(d DType, n int) (before, after *Buffer) {
 	before = c.random(d, n)
 	before.Content = Kept
@@ -322,7 +326,7 @@ func (c *Case) state(d DType, n int) (before, after *Buffer) {
 	return before, after
 }
 
-// norm adds the weights of a norm of n numbers; a norm without weights has any buffer.
+// norm adds the weights of a norm of size numbers. For a norm without weights it returns any buffer.
 func (c *Case) norm(n Norm, size int) *Buffer {
 	if n == NormBF16 {
 		return c.random(BF16, size)
@@ -330,7 +334,7 @@ func (c *Case) norm(n Norm, size int) *Buffer {
 	return c.random(F32, size)
 }
 
-// weight adds a weight [total, k] of which rows are random.
+// weight adds a weight [total, k] whose first rows rows are random; the others are zeros.
 func (c *Case) weight(f Format, rows, k, total int) (func() *Weight, WeightArguments[*Buffer]) {
 	r := c.seed()
 	made := sync.OnceValue(func() *Weight { return randomWeight(r, f, rows, k) })
@@ -355,7 +359,7 @@ func (c *Case) weight(f Format, rows, k, total int) (func() *Weight, WeightArgum
 	return made, a
 }
 
-// packed are bits of numbers as a buffer of the dtype holds them.
+// packed converts bit patterns of numbers to the bytes of a buffer of dtype d.
 func packed(bits []uint32, d DType) []byte {
 	out := make([]byte, 0, len(bits)*d.Size())
 	for _, v := range bits {
@@ -372,7 +376,7 @@ func packed(bits []uint32, d DType) []byte {
 	return out
 }
 
-// randomWeight makes a weight of random codes, with scales that give numbers of a size near 1.
+// randomWeight returns a weight of random codes, with scales such that numbers are near 1 in size.
 func randomWeight(r *rand.Rand, f Format, rows, k int) *Weight {
 	w := &Weight{Format: f, N: rows, K: k, Words: make([]uint32, rows*k*f.Bits/32)}
 	number := func() uint32 { return math.Float32bits(BF16.store((r.Float32()*2 - 1) * 1.75)) }
@@ -391,7 +395,7 @@ func randomWeight(r *rand.Rand, f Format, rows, k int) *Weight {
 	}
 	if f.Floats {
 		for range rows * k / f.Group {
-			if f.Group == 16 { // e4m3 from 2⁻⁹, below which there are but 0 and itself, to 1/4
+			if f.Group == 16 { // e4m3 scales from 2⁻⁹, the smallest number above 0, to 1/4
 				w.Scales = append(w.Scales, uint32(1+r.IntN(40)))
 				continue
 			}
@@ -413,7 +417,7 @@ func randomWeight(r *rand.Rand, f Format, rows, k int) *Weight {
 	return w
 }
 
-// rows are n rows of a weight from one on.
+// rows returns n rows of a weight, from row first on.
 func (w *Weight) rows(first, n int) *Weight {
 	cut := func(of []uint32, each int) []uint32 {
 		if of == nil {
@@ -428,15 +432,15 @@ func (w *Weight) rows(first, n int) *Weight {
 	return out
 }
 
-// want adds n numbers that a buffer must begin with, which the caller fills in.
+// want adds the expectation that b begins with n values, which the caller fills in.
 func (c *Case) want(b *Buffer, bound Bounds, n int) []float32 { return c.wantRows(b, bound, 1, n, n) }
 
-// wantRows adds what so many rows of n elements, stride elements apart, must be, which the caller fills in.
+// wantRows adds the expectation of rows of n elements, stride elements apart, which the caller fills in.
 func (c *Case) wantRows(b *Buffer, bound Bounds, rows, n, stride int) []float32 {
 	return c.wantAmong(b, bound, every(rows), rows, n, stride)
 }
 
-// wantAmong is wantRows of some of the rows.
+// wantAmong is wantRows for the rows in at.
 func (c *Case) wantAmong(b *Buffer, bound Bounds, at []int, rows, n, stride int) []float32 {
 	values := make([]float32, len(at)*n)
 	if len(at) == rows && n == stride && slices.IsSorted(at) {
@@ -448,7 +452,7 @@ func (c *Case) wantAmong(b *Buffer, bound Bounds, at []int, rows, n, stride int)
 	return values
 }
 
-// wantInts adds what a buffer of integers must begin with.
+// wantInts adds the expectation that b begins with these integers.
 func (c *Case) wantInts(b *Buffer, values []int32) {
 	want := c.want(b, Bounds{}, len(values))
 	for i, v := range values {
@@ -456,22 +460,22 @@ func (c *Case) wantInts(b *Buffer, values []int32) {
 	}
 }
 
-// after copies what a state was to what must be after it, for the reference implementation to change.
+// after copies the content of a state into want, for the reference implementation to update.
 func after(want []float32, state *Buffer) []float32 {
 	copy(want, state.Values())
 	return want
 }
 
-// sums is a self-test's bound for sums of n products in fp32, whatever their order.
+// sums returns a self-test's bound for sums of n products in fp32 in any order.
 func sums(n int) float64 { return 1e-5 * max(1, math.Sqrt(float64(n)/512)) }
 
-// The self-tests' bounds of one rounding to bf16 of results, and of tiled products of numbers that were rounded.
+// Self-test bounds for results that are rounded to bf16 once, and for tiled products whose inputs are rounded to bf16.
 const (
 	roundedOnce = 5e-3
 	roundedAll  = 1e-2
 )
 
-// stored are the bounds of numbers that are computed in fp32, within those given, and stored in a dtype.
+// stored returns the bounds of numbers that are computed in fp32 within the given bounds and stored in dtype d.
 func stored(d DType, fp32 Bounds) Bounds {
 	if d == BF16 {
 		return Bounds{max(fp32.Test, 1./128), max(fp32.SelfTest, roundedOnce)}
@@ -479,7 +483,7 @@ func stored(d DType, fp32 Bounds) Bounds {
 	return fp32
 }
 
-// Bytes are numbers as a buffer of the dtype holds them: f32, bf16, i32, u32 or i64.
+// Bytes converts numbers to the bytes of a buffer of the dtype: f32, bf16, i32, u32 or i64.
 func (d DType) Bytes(values []float32) []byte {
 	out := make([]byte, 0, len(values)*d.Size())
 	for _, v := range values {
@@ -497,7 +501,7 @@ func (d DType) Bytes(values []float32) []byte {
 	return out
 }
 
-// Numbers are what a buffer of the dtype holds: f32, bf16, bytes, or integers of 32 bits.
+// Numbers converts the bytes of a buffer of the dtype to numbers: f32, bf16, bytes, or 32-bit integers.
 func (d DType) Numbers(content []byte) []float64 {
 	out := make([]float64, 0, len(content)/d.Size())
 	for ; len(content) >= d.Size(); content = content[d.Size():] {

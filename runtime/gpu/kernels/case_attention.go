@@ -2,7 +2,7 @@ package kernels
 
 import "math"
 
-// angles adds the angles of the case's tokens.
+// angles adds the rotation angles of the case's tokens.
 func (c *Case) angles(dims int) *Buffer {
 	r := c.seed()
 	return c.made(F32, c.Capacity*dims, func() []float32 {
@@ -49,23 +49,24 @@ func (r RowAngles) newCase(s Sizes) *Case {
 	return c
 }
 
-// inSlots makes a case over a cache of so many slots, and gives the number of those that the tokens' end is in or
-// before.
+// inSlots returns a case over a cache with slots slots, and the number of slots in use: up to the one of the last
+// token.
 func inSlots(s Sizes, tokens, position, slots int) (c *Case, used int) {
 	tokens = min(tokens, slots)
 	c = newCase(s, tokens, min(position, slots-tokens))
 	return c, min(slots, c.Position+c.Tokens)
 }
 
-// cache adds keys or values of heads in slots, of which the first are used: random numbers. The others are NaN in a
-// small cache, and zeros in a large one.
+// cache adds keys or values of heads in slots. The first used slots have random numbers. The others are NaN in a small
+// cache and zeros in a large one.
 func (c *Case) cache(d DType, heads, used, slots, width int) *Buffer {
 	b := c.spread(d, heads, used*width, slots*width)
 	b.rest, b.Content = 0xff, Kept
 	return b
 }
 
-// wantCache adds what the used slots of a cache must be, and gives what they were.
+// wantCache adds the expectation of the used slots of a cache, and returns their present content for the reference
+// implementation to update.
 func (c *Case) wantCache(b *Buffer, bound Bounds, heads, used, slots, width int) []float32 {
 	return after(c.wantRows(b, stored(b.DType, bound), heads, used*width, slots*width), b)
 }
@@ -101,7 +102,7 @@ func (r Rope) newCase(s Sizes) *Case {
 	return c
 }
 
-// Case is a use of the launch with Blocks for these rows.
+// Case returns a case of the launch with Blocks for these rows.
 func (r Rope) Case(s Sizes, rows []BlockRow) *Case {
 	c := caseOf(s, len(rows))
 	l, _ := r.Launch(c.Capacity)
@@ -143,21 +144,22 @@ func (w CacheWrite) newCase(s Sizes) *Case {
 func (a Attention) gates(c *Case) *Buffer {
 	return c.random(F32, a.Gates.span(c.Tokens, a.Heads, a.D)).each(func(i int, x float32) float32 {
 		if c.Whole && i%9 == 0 {
-			return float32(i%2*200 - 100) // e^-gate is infinite, or adds nothing to 1
+			return float32(i%2*200 - 100) // sigmoid(gate) is 0 or 1 exactly
 		}
 		return x
 	})
 }
 
-// context adds queries, keys, values and gates of the tokens, and gives what computes attention.
+// context adds queries, keys, values and gates of the tokens. It returns the arguments, and a function that adds the
+// expected results.
 func (a Attention) context(c *Case, used int) (of AttentionChunkArguments[*Buffer], want func(bound Bounds)) {
 	few := a
 	few.Slots = used
-	// Scores of a deviation of 1, as models have them: where one of them is 20, as many numbers of 1 make at a scale of
-	// 1, rounding a query to bf16 changes its probability by some percent, and no kernel is at fault.
+	// Scores with a standard deviation of 1, as in models. Queries of size 1 at a scale of 1 would give scores around
+	// 20. There, rounding a query to bf16 changes probabilities by some percent, although no kernel is wrong.
 	size := float32(min(1, 1/(math.Abs(float64(a.Scale))*math.Sqrt(float64(a.D)))))
 	if c.Whole {
-		size = 1 // on the emulator it is the same whatever they are
+		size = 1 // the emulator rounds as the reference does, whatever the scores
 	}
 	of.Q = c.random(F32, c.Tokens*a.Heads*a.D).each(func(_ int, x float32) float32 { return x * size })
 	of.Keys, of.Values = c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D),
@@ -169,7 +171,7 @@ func (a Attention) context(c *Case, used int) (of AttentionChunkArguments[*Buffe
 	}
 }
 
-// newCase is of both launches, for one token or for many.
+// newCase returns the case of both launches, for one token or (many) for several.
 func (a Attention) newCase(s Sizes, many bool) *Case {
 	tokens := 1
 	if many {
@@ -199,7 +201,8 @@ func (a Attention) chunkCase(s Sizes, tuning ChunkTuning) *Case {
 	return c
 }
 
-// newCase is of all launches, at a position and, where few positions have a form of their own, at one of these.
+// newCase returns the case of all launches at a position. Where short contexts have code of their own, a self-test
+// includes one.
 func (a AttentionStep) newCase(s Sizes) *Case {
 	one, merge, blocks, _ := a.Launches()
 	full, _ := a.tuning()
@@ -234,7 +237,7 @@ func (a AttentionStep) newCase(s Sizes) *Case {
 		keys, values := c.wantCache(of.Keys, bound, a.KVHeads, used, a.Slots, a.D),
 			c.wantCache(of.Values, bound, a.KVHeads, used, a.Slots, a.D)
 		if a.Cache == BF16 {
-			result.SelfTest = 2 * roundedAll // a key that is rounded the other way changes the scores
+			result.SelfTest = 2 * roundedAll // rounding a key in the other direction changes the scores
 		}
 		for i, position := range at {
 			few.Reference(position, of.Q.Values(), of.K.Values(), of.V.Values(), of.QWeight.Values(),

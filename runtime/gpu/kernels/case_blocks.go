@@ -2,11 +2,11 @@ package kernels
 
 import "math"
 
-// BlockRow is a row of a case of blocks: the number of its sequence, and its position.
+// BlockRow is a row of a case with blocks: the number of its sequence, and its position.
 type BlockRow struct{ Sequence, Position int32 }
 
-// blockRows are those of a case of so many: rows of two sequences that lie behind one another, one of a third, and one
-// of none. Those of the first begin at a position.
+// blockRows returns the rows of a case: neighbouring rows of two sequences, one row of a third, and one of no sequence.
+// The rows of the first sequence start at position.
 func blockRows(rows, position int) []BlockRow {
 	out := make([]BlockRow, rows)
 	for i := range out {
@@ -24,13 +24,14 @@ func blockRows(rows, position int) []BlockRow {
 	return out
 }
 
-// inBlocks are the tables of rows, over a pool that has as many units as they need, and one more, which nothing is in.
+// inBlocks has the tables of rows, for a pool with as many units as the rows need and an unused one.
 type inBlocks struct {
 	units                        int
 	positions, sequences, blocks []int32
 }
 
-// lay gives the positions that rows see, from low on up to their own, blocks of the pool, the last ones first.
+// lay assigns blocks of the pool, from the last one down, to the positions that rows see: from low(position) to the
+// row's own.
 func (b Blocks) lay(rows []BlockRow, low func(position int32) int32) inBlocks {
 	var t inBlocks
 	most := int32(0)
@@ -56,7 +57,7 @@ func (b Blocks) lay(rows []BlockRow, low func(position int32) int32) inBlocks {
 	}
 	t.units = len(cells) + 1
 	for i, at := range cells {
-		t.blocks[at] = int32(t.units - 1 - i) // unit 0 is nobody's
+		t.blocks[at] = int32(t.units - 1 - i) // unit 0 stays unused
 	}
 	return t
 }
@@ -64,7 +65,7 @@ func (b Blocks) lay(rows []BlockRow, low func(position int32) int32) inBlocks {
 // selfTestRows is the number of rows of a self-test.
 const selfTestRows = 6
 
-// rows are those of a case: of a self-test, six from a position on; of a whole case, as many as it has tokens.
+// rows returns the rows of a case: six rows from position on for a self-test, else as many as the case has tokens.
 func (b Blocks) rows(s Sizes, position int) []BlockRow {
 	n := selfTestRows
 	if s.Whole {
@@ -75,13 +76,13 @@ func (b Blocks) rows(s Sizes, position int) []BlockRow {
 
 func (w BlockWrite) newCase(s Sizes) *Case { return w.Case(s, w.rows(s, 5)) }
 
-// caseOf makes a case of so many rows.
+// caseOf returns an empty case of rows rows.
 func caseOf(s Sizes, rows int) *Case {
 	s.Tokens, s.Capacity = rows, max(s.Capacity, rows)
 	return &Case{Sizes: s}
 }
 
-// Case is a use of the launch for these rows.
+// Case returns a case of the launch for these rows.
 func (w BlockWrite) Case(s Sizes, rows []BlockRow) *Case {
 	c := caseOf(s, len(rows))
 	l, _ := w.Launch(c.Capacity)
@@ -111,12 +112,13 @@ func (w BlockWrite) Case(s Sizes, rows []BlockRow) *Case {
 
 func (a BlockAttention) newCase(s Sizes, tuned int) *Case { return a.caseOf(s, a.rows(s, 100), tuned) }
 
-// Case is a use of the launches for these rows, as they are for so many.
+// Case returns a case of the launches, as they are for len(rows) rows.
 func (a BlockAttention) Case(s Sizes, rows []BlockRow) *Case {
 	return a.caseOf(s, rows, max(s.Capacity, len(rows)))
 }
 
-// chunkCase is of all launches for rows in runs of all lengths, the parts tuned for so many rows.
+// chunkCase returns a case of all launches, for rows in runs of various lengths. The launches for short runs are those
+// for tuned rows.
 func (a BlockAttention) chunkCase(s Sizes, tuned int, t ChunkTuning) *Case {
 	rows := []BlockRow{{1, 3}, {0, -1}}
 	for i := range 19 {
@@ -125,18 +127,18 @@ func (a BlockAttention) chunkCase(s Sizes, tuned int, t ChunkTuning) *Case {
 	return a.ChunkCase(s, append(rows, BlockRow{2, 0}, BlockRow{2, 1}), tuned, t)
 }
 
-// ChunkCase is a use of all launches for these rows, the parts tuned for so many.
+// ChunkCase returns a case of all launches for these rows. The launches for short runs are those for tuned rows.
 func (a BlockAttention) ChunkCase(s Sizes, rows []BlockRow, tuned int, t ChunkTuning) *Case {
 	a.Short = true
 	return a.caseWith(s, rows, tuned, &t)
 }
 
-// caseOf is Case with launches tuned for so many rows.
+// caseOf is Case with the launches for tuned rows.
 func (a BlockAttention) caseOf(s Sizes, rows []BlockRow, tuned int) *Case {
 	return a.caseWith(s, rows, tuned, nil)
 }
 
-// caseWith is caseOf with the tiled launch, if it is divided in a way.
+// caseWith is caseOf, with the tiled launch in the tuning tiles if that is not nil.
 func (a BlockAttention) caseWith(s Sizes, rows []BlockRow, tuned int, tiles *ChunkTuning) *Case {
 	a.Tuning, _ = a.tuning(tuned)
 	c := caseOf(s, len(rows))
@@ -148,7 +150,7 @@ func (a BlockAttention) caseWith(s Sizes, rows []BlockRow, tuned int, tiles *Chu
 		return 0
 	})
 	bound := Bounds{3e-6, 2 * sums(a.D)}
-	size := float32(min(1, 1/(math.Abs(float64(a.Scale))*math.Sqrt(float64(a.D))))) // as Attention has it
+	size := float32(min(1, 1/(math.Abs(float64(a.Scale))*math.Sqrt(float64(a.D))))) // as in Attention.context
 	q := c.random(F32, a.Q.span(len(rows), a.Heads, a.D)).each(func(_ int, x float32) float32 { return x * size })
 	n := a.KVHeads * t.units * a.Rows
 	pool := func() *Buffer { return c.blocksPool(a.Blocks, n, a.D) }

@@ -19,7 +19,7 @@ func (r Router) newCase(s Sizes) *Case {
 	return c
 }
 
-// scales adds those of the experts.
+// scales adds the factors of the experts' scores.
 func (r Router) scales(c *Case) *Buffer {
 	if r.Scales == None {
 		return nil
@@ -27,7 +27,7 @@ func (r Router) scales(c *Case) *Buffer {
 	return c.random(r.Scales, r.Experts)
 }
 
-// weighted is the number of experts that a case has weights of.
+// weighted returns the number of experts that have weights in a case.
 func (e Experts) weighted(c *Case) int {
 	if c.Chosen {
 		return min(e.Top, e.Count)
@@ -35,8 +35,8 @@ func (e Experts) weighted(c *Case) int {
 	return e.Count
 }
 
-// given are the experts of the tokens' parts, where they are not chosen by a kernel: the shared one first, if there is
-// one.
+// given returns the experts of the tokens' parts for kernels that do not choose them; the shared expert, if any, comes
+// first.
 func (e Experts) given(c *Case) []int32 {
 	r, out := c.seed(), make([]int32, 0, c.Capacity*e.Parts())
 	for range c.Capacity {
@@ -50,7 +50,7 @@ func (e Experts) given(c *Case) []int32 {
 	return out
 }
 
-// pair are the weights of a part of a token: of the shared expert, or of a row on.
+// pair returns the weights of a part of a token: the shared expert's, or the rows of an expert in the stack.
 func (e Experts) pair(part, expert, size, rows int, shared, all func() *Weight) *Weight {
 	if e.Shared && part%e.Parts() == 0 {
 		return shared().rows(0, rows)
@@ -58,13 +58,13 @@ func (e Experts) pair(part, expert, size, rows int, shared, all func() *Weight) 
 	return all().rows(expert*size, rows)
 }
 
-// upCase is of a first product, of experts that are given, or that it chooses. Of the logits those of the first experts
-// are the largest, which are those that a case has weights of if there are not all.
+// upCase returns the case of a first product, whose experts are given or chosen by it. If not all experts have weights
+// in the case, the logits of those that do are the largest, so that only they are chosen.
 func (e Experts) upCase(l Launch, block int, s Sizes) *Case {
 	c := newCase(s, 1, 0)
 	parts, rows := e.Parts(), c.few(&l, caseRows, e.Inner, block)
 	if !c.Whole {
-		l.Groups[1] = min(l.Groups[1], parts) // where weights are held, every threadgroup has rows of all parts
+		l.Groups[1] = min(l.Groups[1], parts) // with resident weights every threadgroup has rows of all parts
 	}
 	count := e.weighted(c)
 	gate, gates := c.weight(e.Format, count*e.Inner, e.Hidden, count*e.Inner)
@@ -80,7 +80,7 @@ func (e Experts) upCase(l Launch, block int, s Sizes) *Case {
 			sharedUp, choose.V1 = c.weight(e.Format, e.Inner, e.Hidden, e.Inner)
 			_, choose.E = c.weight(e.Format, 1, e.Inner, e.Hidden)
 		}
-		_, choose.D = c.weight(e.Format, 1, e.Inner, count*e.Hidden) // of which nothing is used
+		_, choose.D = c.weight(e.Format, 1, e.Inner, count*e.Hidden) // the kernel only prefetches them
 		choose.Logits, choose.ExpertScales, choose.Gates = e.logits(c), e.Router.scales(c), c.random(F32, c.Capacity)
 		choose.Experts, choose.Scores = c.out(I32, c.Capacity*parts), c.out(F32, c.Capacity*parts)
 		c.run(l, choose)
@@ -109,12 +109,12 @@ func (e Experts) upCase(l Launch, block int, s Sizes) *Case {
 	return c
 }
 
-// logits adds those of all experts, many of them equal; those of the experts that there are weights of are the largest.
+// logits adds the logits of all experts, many of them equal. Experts that have weights have the largest ones.
 func (e Experts) logits(c *Case) *Buffer {
 	return c.random(F32, c.Capacity*e.Count).each(func(i int, x float32) float32 {
 		x = float32(math.Round(float64(4*x)) / 4)
 		if e.Router.Logits {
-			x = 1 + max(x, -x) // whose sum is never near 0
+			x = 1 + max(x, -x) // so that the sum is never near 0
 		}
 		if i%e.Count < e.weighted(c) && c.Chosen {
 			x += 4
@@ -123,7 +123,7 @@ func (e Experts) logits(c *Case) *Buffer {
 	})
 }
 
-// downCase is of a second product, with a shared expert or without.
+// downCase returns the case of a second product, with a shared expert or without.
 func (e Experts) downCase(l Launch, block int, s Sizes) *Case {
 	c := newCase(s, 1, 0)
 	parts, rows, count := e.Parts(), c.few(&l, caseRows, e.Hidden, block), e.weighted(c)
@@ -168,7 +168,7 @@ func (e Experts) downCase(l Launch, block int, s Sizes) *Case {
 	return c
 }
 
-// flat are the tiles as a kernel writes them, so many in all; those that there are not have no expert.
+// flat returns the tiles as the kernel writes them, filled up to all tiles with ones that have no expert.
 func flat(tiles [][4]int32, all int) []int32 {
 	out := make([]int32, 0, 4*all)
 	for _, x := range tiles {
@@ -199,8 +199,9 @@ func (e ManyExperts) sortCase(tile Tile, capacity int, s Sizes) *Case {
 	return c
 }
 
-// casePairs are the experts of so many tokens, for products by tiles. A self-test has three experts, and with tiles of
-// BK 0 such with one, two and more eights of pairs, up to all, since for each of these a kernel has other code.
+// casePairs returns the experts of the tokens for tiled products, and their number. A self-test has three experts. For
+// tiles with BK 0 it has experts with one, two and more groups of eight pairs, since the kernel has different code for
+// each number.
 func (e ManyExperts) casePairs(c *Case, tile Tile) (experts []int32, count int) {
 	if c.Whole {
 		for i := range c.Tokens * e.Top {
@@ -223,9 +224,8 @@ func (e ManyExperts) casePairs(c *Case, tile Tile) (experts []int32, count int) 
 	return experts, count
 }
 
-// newCase makes the case of a product by tiles: experts in order, and the pairs that there are answers for, which are
-// the places, in the order of tiles, of all, or of the first and the last pair of each and of one of every eight
-// between them.
+// newCase returns the case of a tiled product, the experts, the order of pairs, and the pairs whose results are
+// checked: all of them, or for each expert the first, the last, and one of every eight between them.
 func (e ManyExperts) newCase(l *Launch, tile Tile, s Sizes) (c *Case, experts, order []int32, count int, orders,
 	tiles *Buffer, at []int) {
 	c = newCase(s, 5, 0)

@@ -9,7 +9,7 @@ func (a Adjust) newCase(Sizes) *Case {
 		o.Fed, o.MaskRow = append(o.Fed, int32((a.Vocab-1)/(r+1))), append(o.MaskRow, int32(r)-1)
 		o.Penalties = append(o.Penalties, 1.5, 0.25, 0.5)
 		for i := range a.Listed {
-			id := a.Vocab - 1 - i // distinct, from the end on
+			id := a.Vocab - 1 - i // distinct tokens, from the end of the vocabulary
 			if id < 0 || i%5 == 4 {
 				id = -1
 			}
@@ -23,7 +23,7 @@ func (a Adjust) newCase(Sizes) *Case {
 	return a.Case(logits, o)
 }
 
-// Case is a use of the launch.
+// Case returns a case of the launch.
 func (a Adjust) Case(logits []float32, o Adjustments) *Case {
 	c := newCase(Sizes{}, 1, 0)
 	l, _ := a.Launch()
@@ -64,7 +64,7 @@ func (l Logprobs) newCase(Sizes) *Case {
 	return l.Case(logits, []int32{int32(l.Vocab / 2), 0}[:l.Rows], []int32{int32(l.Top), -1}[:l.Rows])
 }
 
-// Case is a use of the launches for rows of logits, a token of each and the number of tokens that it wants.
+// Case returns a case of the launches, for rows of logits with a token and a number of wanted tokens each.
 func (l Logprobs) Case(logits []float32, token, wanted []int32) *Case {
 	c := newCase(Sizes{}, 1, 0)
 	part, choose, _ := l.Launches()

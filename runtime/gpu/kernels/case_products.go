@@ -1,10 +1,11 @@
 package kernels
 
-// caseRows is the number of rows of a product that a self-test makes at least.
+// caseRows is the minimum number of rows of a product that a self-test computes.
 const caseRows = 24
 
-// newCase makes the case of a product of up to M vectors, of which some are missing unless the sizes say how many, with
-// their numbers and the norm's weights. What the product reads is the vectors, or the sum that it makes of them.
+// newCase returns the case of a product of up to M vectors, with their numbers and the weights of the norm. Unless the
+// sizes say how many vectors there are, there are fewer than M. With a Sum the case has the operands of the sum that
+// gives the vector.
 func (v Vectors) newCase(s Sizes, width int) (c *Case, x, norm *Buffer, sum StreamSumOneArguments[*Buffer],
 	read func() []float32) {
 	few := v.M - v.M/3
@@ -28,7 +29,7 @@ func (v Vectors) newCase(s Sizes, width int) (c *Case, x, norm *Buffer, sum Stre
 	}
 }
 
-// extra adds what an epilogue adds to results [count, n] at some rows, of which the first columns are computed.
+// extra adds the operand of an epilogue for results [count, n]. The rows in at have numbers in their first columns.
 func (c *Case) extra(e Epilogue, at []int, count, columns, n int) *Buffer {
 	switch e {
 	case AddVector:
@@ -120,7 +121,7 @@ func (v MatVecMany) newCase(l Launch, block int, s Sizes) *Case {
 			if of := v.Activated; of.Rows > 0 && i == of.Weight {
 				all := make([]float32, c.Tokens*n)
 				for m := range c.Tokens {
-					copy(all[m*n:], y[m*rows[i]:][:rows[i]]) // the rest are products with zeros
+					copy(all[m*n:], y[m*rows[i]:][:rows[i]]) // products with rows of zeros
 				}
 				v.ReferenceActivated(all, c.want(a.Activated, bound, c.Tokens*of.Rows))
 			}
@@ -129,8 +130,8 @@ func (v MatVecMany) newCase(l Launch, block int, s Sizes) *Case {
 	return c
 }
 
-// newCase makes the case of tiled products. A self-test has a few of the rows of two blocks, the last of all among
-// them; at are those that are no zeros.
+// newCase returns the case of tiled products. A self-test has some rows of two blocks, including the last row of all.
+// at are the rows that are not zeros.
 func (m Matrices) newCase(l *Launch, tile Tile, s Sizes) (c *Case, at []int, x *Buffer, bound Bounds) {
 	c = newCase(s, tile.BM+3, 0)
 	at = every(c.Tokens)
@@ -142,8 +143,8 @@ func (m Matrices) newCase(l *Launch, tile Tile, s Sizes) (c *Case, at []int, x *
 	return c, at, c.sparse(d, at, c.Tokens, m.K, m.K), bound
 }
 
-// tiled is the dtype of vectors, and the bounds of results, of tiled products. Codes of 4 bits are rounded once by CUDA
-// and the reference implementation, twice by others.
+// tiled returns the dtype of the vectors and the bounds of the results of tiled products. CUDA and the reference
+// implementation round codes of 4 bits once, other targets twice.
 func (m Matrices) tiled() (DType, Bounds) {
 	if m.Exact {
 		return F32, Bounds{2e-6, sums(m.K)}
@@ -151,7 +152,8 @@ func (m Matrices) tiled() (DType, Bounds) {
 	return BF16, Bounds{3e-3, roundedAll}
 }
 
-// result adds n results of a tiled product, of which it gives the bounds: twice those, where they are of two products.
+// result adds a buffer for n results of a tiled product and returns their bounds: doubled where a result depends on two
+// products.
 func (m Matrices) result(c *Case, n, products int, bound Bounds) (*Buffer, Bounds) {
 	bound = Bounds{float64(products) * bound.Test, float64(products) * bound.SelfTest}
 	if m.Half {

@@ -2,10 +2,10 @@ package kernels
 
 import "slices"
 
-// caseTokens is the number of tokens of self-tests of rows.
+// caseTokens is the number of tokens of self-tests that work on rows.
 const caseTokens = 2
 
-// span is the number of elements that rows of n elements, count to a token, take.
+// span returns the number of elements that tokens tokens with count rows of n elements take.
 func (r Rows) span(tokens, count, n int) int {
 	r = r.or(count, n)
 	return r.at(tokens-1, count-1) + n
@@ -20,7 +20,7 @@ func (d Dequantize) newCase(s Sizes) *Case {
 	w, weight := c.weight(d.Format, d.N, d.K, d.N)
 	y := c.out(BF16, d.N*d.K)
 	c.run(l, DequantizeArguments[*Buffer]{W: weight, Y: y})
-	// Rounded once, or in fp32 first.
+	// The result is rounded to bf16 once, or computed in fp32 first.
 	c.reference = func() { d.Reference(w(), c.want(y, Bounds{4e-3, roundedOnce}, d.N*d.K)) }
 	return c
 }
@@ -68,9 +68,9 @@ func (r Reduce) newCase(s Sizes) *Case {
 	l, _ := r.Launch(c.Capacity)
 	x := c.random(F32, r.X.span(c.Tokens, r.Heads, r.N)).each(func(_ int, x float32) float32 {
 		if c.Whole {
-			return float32(int(x * 8)) // many that are equal
+			return float32(int(x * 8)) // many equal numbers
 		}
-		return x + 0.5 // a sum near zero would be of what was rounded
+		return x + 0.5 // a sum near zero would consist of rounding errors
 	})
 	d, bound := F32, Bounds{1e-6, sums(r.N)}
 	switch r.Kind {
@@ -97,7 +97,7 @@ func (r Reduce) softmaxCase(s Sizes) *Case {
 	return c
 }
 
-// gathered is the number of rows of a table that a self-test has numbers in; the others are zeros.
+// gathered is the number of rows of a table that have numbers in a self-test; the others are zeros.
 const gathered = 4
 
 func (g Gather) newCase(s Sizes) *Case {
@@ -105,7 +105,7 @@ func (g Gather) newCase(s Sizes) *Case {
 	l, _ := g.Launch(c.Capacity)
 	few := g
 	few.Rows = min(g.Rows, gathered)
-	first := g.Rows - few.Rows // the last rows of all have numbers
+	first := g.Rows - few.Rows // the last rows have numbers
 	table := c.sparse(g.Table, []int{first}, g.Rows, few.Rows*g.N, g.N)
 	index, indexed := make([]int64, c.Tokens*g.Each), make([]float32, c.Tokens*g.Each)
 	for i := range index {
@@ -115,7 +115,7 @@ func (g Gather) newCase(s Sizes) *Case {
 			n -= g.Rows // from the end
 		}
 		if c.Whole && i == 2 {
-			at, n = few.Rows-1, g.Rows+100 // which stands for the last
+			at, n = few.Rows-1, g.Rows+100 // clamped to the last row
 		}
 		index[i], indexed[i] = int64(at), float32(n)
 	}
@@ -125,11 +125,11 @@ func (g Gather) newCase(s Sizes) *Case {
 	return c
 }
 
-// caseElements is the number of elements that a self-test of functions computes at most, whole threadgroups.
+// caseElements is the largest number of elements that a self-test of functions computes: whole threadgroups.
 const caseElements = 32 * 256
 
-// hasCase reports whether there is a case: of functions of floats over boxes whose dims, but for the first one, are
-// fixed.
+// hasCase reports whether there is a case for the launch: it computes floats, over a box whose dims, except for the
+// first, are fixed.
 func (e Elementwise) hasCase() bool {
 	fixed := func(x Extent) bool { return x.Token == 0 && x.Position == 0 && x.Fixed >= 0 }
 	ok := len(e.In) > 0 && (len(e.Box) == 0 ||
@@ -141,11 +141,11 @@ func (e Elementwise) hasCase() bool {
 	return ok
 }
 
-// ofPositive are the functions that a case computes of positive numbers.
+// ofPositive are the functions whose case uses positive numbers.
 var ofPositive = map[string]bool{"log": true, "sqrt": true, "rsqrt": true, "reciprocal": true, "power": true,
 	"divide": true, "logaddexp": true}
 
-// span is the number of elements of a buffer up to the last one that a box of fixed dims has.
+// span returns the number of elements of a buffer up to the last one in a box of fixed dims.
 func (p Place) span(box Box) int {
 	n := p.First.Fixed + 1
 	for i, s := range p.Strides {
@@ -154,7 +154,8 @@ func (p Place) span(box Box) int {
 	return n
 }
 
-// newCase makes the case of a launch for up to so many tokens, of which it has as few as have caseElements elements.
+// newCase returns the case of a launch for up to tokens tokens. It uses so few of them that there are at most
+// caseElements elements.
 func (e Elementwise) newCase(l Launch, tokens int) *Case {
 	few, count := e, 1
 	e.Box, few.Box = slices.Clone(e.Box), make(Box, len(e.Box))
@@ -163,7 +164,8 @@ func (e Elementwise) newCase(l Launch, tokens int) *Case {
 			tokens = min(tokens, ceil(caseElements, count*e.Box[i].Token))
 			e.Box[i] = Fixed(e.Box[i].At(tokens, 0))
 		}
-		few.Box[i] = Fixed(min(e.Box[i].Fixed, ceil(caseElements, count))) // the first elements are in this corner
+		// this corner of the box has the first elements
+		few.Box[i] = Fixed(min(e.Box[i].Fixed, ceil(caseElements, count)))
 		count *= e.Box[i].Fixed
 	}
 	c := newCase(Sizes{}, tokens, 0)
@@ -187,7 +189,7 @@ func (e Elementwise) newCase(l Launch, tokens int) *Case {
 		for i := range e.In {
 			in = append(in, widened((*operands[i]).Values()))
 		}
-		results := make([]float64, e.Out.span(few.Box)) // between them are zeros, as in the buffer
+		results := make([]float64, e.Out.span(few.Box)) // the buffer has zeros between them
 		few.first(count, tokens, 0, in, results)
 		want := c.want(a.Out, stored(e.Out.DType, Bounds{0, sums(1)}), len(results))
 		for i, v := range results {
@@ -205,7 +207,8 @@ func widened(x []float32) []float64 {
 	return out
 }
 
-// Draw is what a token is chosen by. Key is that of the seed, for the reference implementation and for rows.
+// Draw has the settings of one draw of a token. Key is the key of the seed, for the reference implementation and for
+// the sampler of rows.
 type Draw struct {
 	Logits      []float32
 	Temperature float32
@@ -214,7 +217,7 @@ type Draw struct {
 	Key         [2]uint32
 }
 
-// Case is a use of the launches for the draws of all rows.
+// Case returns a case of the launches for the draws of all rows.
 func (s Sample) Case(draws ...Draw) *Case {
 	c := newCase(Sizes{}, 1, 0)
 	part, collect, choose, _ := s.Launches()
@@ -273,7 +276,7 @@ func (s Sample) newCase(Sizes) *Case {
 	if s.Rows == 0 {
 		return s.Case(d)
 	}
-	s.Rows = min(s.Rows, 2) // with other filters each
+	s.Rows = min(s.Rows, 2) // the two rows have different filters
 	other := d
 	other.TopK, other.TopP, other.MinP, other.Key = 0, 1, 0.02, [2]uint32{3, 8}
 	return s.Case([]Draw{d, other}[:s.Rows]...)

@@ -1,17 +1,17 @@
 package kernels
 
-// slotTables are the tables of a call of several sequences in a case, and the number of slots that they name, one
-// more than which the pool has.
+// slotTables are the tables of a call of several sequences in a case. slots is the number of slots that they name; the
+// pool has one more.
 type slotTables struct {
 	entries, writes []int32
 	slots           int
 	written         []int // slots
 }
 
-// tables makes the tables of a case of so many entries: the case's sequences, with rows in between that are of none,
-// and entries without rows. Of three sequences one behind the other, the first updates its state in place and leaves
-// one in the middle, too; the second has none before; the third leaves the states behind its last three rows. Where
-// there are as many sequences as rows, each has one of them.
+// tables makes the tables of a case with room for entries sequences. There are rows of no sequence, and entries without
+// rows. Of three sequences, the first updates its state in place and also stores one in the middle; the second has no
+// state before the call; the third stores the states after its last three rows. If there are as many sequences as rows,
+// each has one row.
 func (c *Case) tables(entries int) (t slotTables) {
 	t.entries, t.writes = make([]int32, 3*entries), make([]int32, c.Capacity)
 	for i := range t.writes {
@@ -57,21 +57,21 @@ func (c *Case) tables(entries int) (t slotTables) {
 	return t
 }
 
-// pool adds a pool of states of so many numbers each: those of the tables, and another one.
+// pool adds a pool of states of size numbers each: the slots of the tables, and one more.
 func (c *Case) pool(d DType, t slotTables, size int) *Buffer {
 	state := c.random(d, (t.slots+1)*size)
 	state.Content = Kept
 	return state
 }
 
-// wantSlots adds the slots of a pool that are written, as they stand in what the pool is after the call.
+// wantSlots adds the expectation of the slots that are written. pool is the content of the whole pool after the call.
 func (c *Case) wantSlots(state *Buffer, t slotTables, size int, bound Bounds, pool []float32) {
 	for _, slot := range t.written {
 		c.wants = append(c.wants, Want{state, slot * size, state.DType, pool[slot*size:][:size], bound})
 	}
 }
 
-// newCase is of several sequences.
+// newCase returns the case of several sequences.
 func (c SlotConv) newCase(s Sizes) *Case {
 	to := newCase(s, convTokens*3, 0)
 	to.Elsewhere = false
@@ -103,7 +103,7 @@ func (d SlotDelta) add(c *Case) (a SlotDeltaArguments[*Buffer], t slotTables) {
 	return a, t
 }
 
-// answer adds the results and the slots that are written.
+// answer adds the expected results and written slots.
 func (d SlotDelta) answer(c *Case, a SlotDeltaArguments[*Buffer], t slotTables, bound Bounds) {
 	pool := append([]float32{}, a.State.Values()...)
 	d.Reference(a.Q.Values(), a.K.Values(), a.V.Values(), a.G.Values(), a.Beta.Values(), a.QWeight.Values(),
@@ -112,8 +112,8 @@ func (d SlotDelta) answer(c *Case, a SlotDeltaArguments[*Buffer], t slotTables, 
 	c.wantSlots(a.State, t, d.Heads*d.DV*d.DK, stored(d.State, bound), pool)
 }
 
-// rounded are the bounds of results behind states that are rounded after every row, some of them to the number beside
-// that of the reference implementation.
+// rounded returns the bounds of results that depend on states in bf16. These are rounded after every row, and some may
+// be rounded to the neighbour of the reference implementation's number.
 func (d SlotDelta) rounded(b Bounds) Bounds {
 	if d.State == BF16 {
 		return Bounds{5e-4, roundedOnce}
@@ -121,7 +121,7 @@ func (d SlotDelta) rounded(b Bounds) Bounds {
 	return b
 }
 
-// stepCase is of sequences that are all the launch's.
+// stepCase returns the case of the launch for few rows, with sequences that it takes all of.
 func (d SlotDelta) stepCase(s Sizes) *Case {
 	c := newCase(s, 8, 0)
 	c.Elsewhere = false
@@ -133,7 +133,7 @@ func (d SlotDelta) stepCase(s Sizes) *Case {
 	return c
 }
 
-// chunksCase is of the three launches of a call.
+// chunksCase returns the case of the three launches of a call.
 func (d SlotDelta) chunksCase(s Sizes) *Case {
 	d.Delta = d.filled()
 	c := newCase(s, d.Length+25, 0)

@@ -1,7 +1,7 @@
 package kernels
 
-// add adds the buffers of a convolution to a case: weights, the state before and the one after, and the results of so
-// many tokens. All has all the channels that the launch is for; the convolution's are the first of them.
+// add adds the buffers of a convolution to a case: weights, old and new state, and the results of tokens tokens. all
+// describes all channels of the launch; the convolution has the first of them.
 func (c Conv) add(to *Case, all, tokens int) (a ConvStepArguments[*Buffer]) {
 	a.W = to.sparse(c.Weight, []int{0}, 1, c.Channels*c.Taps, all*c.Taps)
 	if a.State = to.spread(c.State, c.Taps, c.Channels, all); c.ChannelFirst {
@@ -15,7 +15,7 @@ func (c Conv) add(to *Case, all, tokens int) (a ConvStepArguments[*Buffer]) {
 	return a
 }
 
-// answer adds what a convolution of x must leave.
+// answer adds the expected results of the convolution of x.
 func (c Conv) answer(to *Case, a ConvStepArguments[*Buffer], all int, x []float32, outputs, state Bounds) {
 	rows, n, stride := c.Taps, c.Channels, all
 	if c.ChannelFirst {
@@ -25,7 +25,7 @@ func (c Conv) answer(to *Case, a ConvStepArguments[*Buffer], all int, x []float3
 	c.Reference(to.Tokens, to.Position, x, a.W.Values(), to.Reset, after(next, a.State), y)
 }
 
-// newCase is of one launch, or of the two for many tokens.
+// newCase returns the case of the launch for few tokens, or (many) of the two for many.
 func (c Conv) newCase(s Sizes, many bool) *Case {
 	tokens := caseTokens
 	if many {
@@ -54,7 +54,7 @@ func (c Conv) newCase(s Sizes, many bool) *Case {
 	return to
 }
 
-// operands adds the operands of the rule: q, k of a length below 1, v, g, β.
+// operands adds the operands of the rule: q, k with a length below 1, v, g, β.
 func (d Delta) operands(c *Case) (a DeltaStepArguments[*Buffer]) {
 	d = d.filled()
 	add := func(stride, n int, f func(i int, x float32) float32) *Buffer {
@@ -74,7 +74,7 @@ func (d Delta) operands(c *Case) (a DeltaStepArguments[*Buffer]) {
 	return a
 }
 
-// inputs adds the operands of the rule, and what it gives.
+// inputs adds the operands of the rule, and buffers for its results.
 func (d Delta) inputs(c *Case) (a DeltaStepArguments[*Buffer]) {
 	a = d.operands(c)
 	a.State, a.Next = c.state(d.State, d.Heads*d.DV*d.DK)
@@ -82,7 +82,7 @@ func (d Delta) inputs(c *Case) (a DeltaStepArguments[*Buffer]) {
 	return a
 }
 
-// answer adds the results and the state after.
+// answer adds the expected results and the expected new state.
 func (d Delta) answer(c *Case, a DeltaStepArguments[*Buffer], bound Bounds) {
 	state := after(c.want(a.Next, stored(d.State, bound), d.Heads*d.DV*d.DK), a.State)
 	d.Reference(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.G.Values(), a.Beta.Values(),
@@ -100,7 +100,7 @@ func (d Delta) stepCase(s Sizes) *Case {
 	return c
 }
 
-// weights adds those of the norms and of the gates.
+// weights adds the weights of the norms and of the gates.
 func (d Delta) weights(c *Case) (qWeight, kWeight, bias, rate *Buffer) {
 	qWeight, kWeight = c.random(d.Norm, d.DK), c.random(d.Norm, d.DK)
 	if c.Whole {
@@ -111,7 +111,7 @@ func (d Delta) weights(c *Case) (qWeight, kWeight, bias, rate *Buffer) {
 	return qWeight, kWeight, bias, rate
 }
 
-// chunksCase is of both launches.
+// chunksCase returns the case of both launches.
 func (d Delta) chunksCase(s Sizes) *Case {
 	d = d.filled()
 	c := newCase(s, d.Length+5, 5)

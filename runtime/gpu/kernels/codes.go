@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// Rows of codes of 8 bits: the codes of a row, signed, and behind them the scales of groups, bf16, up to whole words. A
-// code stands for code · scale.
+// This file has the form of cache rows in 8 bits: the signed codes of a row, then the bf16 scales of its groups, up to
+// a whole number of words. A code stands for code · scale.
 
-// codeGroup is the number of codes of a row that share a scale.
+// codeGroup returns the number of codes of a row that share a scale.
 func codeGroup(width int) int { return min(width, 32) }
 
-// codeWords is the number of words of a row; 0 where there are no rows of that width.
+// codeWords returns the number of words of a row, or 0 where there are no coded rows of that width.
 func codeWords(width int) int {
 	if width <= 0 || width%32 != 0 && width != 4 && width != 8 && width != 16 {
 		return 0
@@ -21,8 +21,8 @@ func codeWords(width int) int {
 	return width/4 + (width/codeGroup(width)+1)/2
 }
 
-// packCodes makes a row of codes of finite numbers: a scale is the greatest magnitude of a group times 1/127, rounded
-// up to bf16.
+// packCodes encodes a row of finite numbers. A scale is the largest magnitude of its group times 1/127, rounded up to
+// bf16.
 func packCodes(row []byte, x []float32) {
 	clear(row)
 	group, scales := codeGroup(len(x)), row[len(x):]
@@ -42,7 +42,7 @@ func packCodes(row []byte, x []float32) {
 	}
 }
 
-// unpackCodes are the numbers that a row stands for.
+// unpackCodes decodes a row.
 func unpackCodes(x []float32, row []byte) {
 	group := codeGroup(len(x))
 	for i := range x {
@@ -51,8 +51,8 @@ func unpackCodes(x []float32, row []byte) {
 	}
 }
 
-// blocksPool adds a pool of so many rows of random numbers of a width, as blocks have them. Its Values are the numbers;
-// of codes it is a buffer of bytes.
+// blocksPool adds a pool with rows of random numbers, in the form of b's cache. Its Values are the numbers; if they are
+// coded, the buffer has bytes.
 func (c *Case) blocksPool(b Blocks, rows, width int) *Buffer {
 	if b.Cache != U32 {
 		return c.cache(b.Cache, 1, rows, rows, width)

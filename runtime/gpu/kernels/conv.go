@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Reset is when a state counts as zeros.
+// Reset says when a state is taken as zeros.
 type Reset int
 
-// A state is never reset; or where the buffer reset, one bool, is true; or where the first token is at
+// A state is never reset, or where the first element of the buffer reset is true, or where the first token is at
 // position 0.
 const (
 	NoReset Reset = iota
@@ -16,28 +16,28 @@ const (
 	ResetAtStart
 )
 
-// set reports what a reset comes to, for reference implementations.
+// set reports whether the state is reset, for reference implementations.
 func (r Reset) set(flag bool, position int) bool {
 	return r == ResetFlag && flag || r == ResetAtStart && position == 0
 }
 
-// Conv is a causal convolution of each channel over the last Taps tokens, with the rows of the tokens before in
-// a state: y[t] = activation(Σ_j w[c, j]·s[t+1+j]) for the rows s of the state followed by those of x, whose
-// last Taps rows become the state.
+// Conv is a causal depthwise convolution over the last Taps tokens. A state has the rows of the tokens before: y[t] =
+// activation(Σ_j w[c, j]·s[t+1+j]), where s is the rows of the state followed by those of x. The last Taps rows of s
+// become the new state.
 type Conv struct {
 	Channels, Taps int
-	// Token is the number of elements of x from one token to the next.
+	// Token is the distance in elements of x from one token to the next.
 	Token int
-	// SiLU is the activation, if there is one.
+	// SiLU says that the activation is SiLU; else there is none.
 	SiLU bool
-	// State is the dtype of the state: [Taps, Channels], or [Channels, Taps] where ChannelFirst.
+	// State is the dtype of the state, whose shape is [Taps, Channels], or [Channels, Taps] with ChannelFirst.
 	State        DType
 	ChannelFirst bool
 	Weight       DType
 	Reset        Reset
 }
 
-// convTokens is the number of tokens that a thread of conv_tokens takes.
+// convTokens is the number of tokens that a thread of conv_tokens computes.
 const convTokens = 16
 
 func (c Conv) check() error {
@@ -85,7 +85,7 @@ func (c Conv) Launches(tokens int) (outputs, state Launch, err error) {
 	return outputs, state, err
 }
 
-// Reference computes what the launches do.
+// Reference computes what the launches compute.
 func (c Conv) Reference(tokens, position int, x, w []float32, reset bool, state, y []float32) {
 	at := func(row, channel int) int {
 		if c.ChannelFirst {

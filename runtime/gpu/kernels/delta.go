@@ -16,30 +16,32 @@ type Delta struct {
 	// DK and DV are the widths of keys and values; DK is a multiple of 32 up to 256.
 	DK, DV        int
 	KHeads, Heads int
-	// QToken, KToken and VToken are elements from one token to the next of q, k and v, whose heads follow each
-	// other; GToken and BetaToken those of g and β. 0 stands for dense.
+	// QToken, KToken and VToken are the distances in elements from one token to the next of q, k and v, whose heads are
+	// contiguous. GToken and BetaToken are those of g and β. 0 stands for dense.
 	QToken, KToken, VToken, GToken, BetaToken int
 	// State is the dtype of the state.
 	State DType
 	Reset Reset
 
-	// Norm, for StepLaunch: q and k are RMS-normalized first, with weights of that dtype. None leaves them.
+	// Norm is for StepLaunch: q and k are RMS-normalized first, with weights of this dtype. None: they are not.
 	Norm DType
 	Eps  float32
-	// Gates, for StepLaunch: g and β are what GatesLaunch takes, with bias and rate of that dtype.
+	// Gates is for StepLaunch: g and β are computed from the inputs that GatesLaunch takes, with bias and rate of this
+	// dtype. None: they are given.
 	Gates DType
-	// Early, for StepLaunch, says that no kernel of the sequence writes the state and reset before this one, so that
-	// they can be read while those before it still run.
+	// Early is for StepLaunch: no kernel of the sequence writes the state and reset before this one, so it can read
+	// them while the kernels before it still run.
 	Early bool
-	// Rows of a head's state that lanes of StepLaunch keep, Columns of the transposed state that a
-	// threadgroup of Launches keeps, and Length of its chunks, 32 or 64; 0 for a choice.
+	// Rows is the number of rows of a head's state in each group of lanes of StepLaunch. Columns is the number of
+	// columns of the transposed state in a threadgroup of Launches. Length is the number of tokens of its chunks, 32 or
+	// 64. 0 stands for the default.
 	Rows, Columns, Length int
-	// Parts are the lanes that share a tile of the sums of Launches' scan, and Buffers the stages of what it reads that
-	// are kept at once, 1 or 2; 0 for a choice, as measured on an H100.
+	// Parts is the number of lanes that share a tile of the sums in the scan of Launches. Buffers is the number of
+	// stages of its input in memory at once, 1 or 2. 0 stands for the default, which was measured on an H100.
 	Parts, Buffers int
 }
 
-// lanes is the number of lanes that share a row of the state in delta_step.
+// lanes returns the number of lanes that share a row of the state in delta_step.
 func (d Delta) lanes() int {
 	if d.DK > 128 && d.DK%64 == 0 {
 		return 16
@@ -50,7 +52,7 @@ func (d Delta) lanes() int {
 // deltaSimdgroups is the number of simdgroups of a threadgroup of delta_step.
 const deltaSimdgroups = 4
 
-// filled replaces zeros by what they stand for.
+// filled replaces zero fields by their defaults.
 func (d Delta) filled() Delta {
 	for _, f := range []struct {
 		field *int
@@ -70,7 +72,7 @@ func (d Delta) filled() Delta {
 	return d
 }
 
-// scanMemory is the threadgroup memory in bytes of the scan, as delta_chunk.metal has it.
+// scanMemory returns the threadgroup memory of the scan in bytes, as delta_chunk.metal declares it.
 func (d Delta) scanMemory() int {
 	row := d.Columns
 	if row < 32 {
@@ -158,7 +160,7 @@ func (d Delta) Launches(tokens int) (solve, scan Launch, err error) {
 	return solve, scan, nil
 }
 
-// checkChunks reports what kernels of chunks do not compute.
+// checkChunks returns an error for shapes that the kernels of chunks do not compute.
 func (d Delta) checkChunks() (err error) {
 	if err := d.check(); err != nil {
 		return err
@@ -182,7 +184,7 @@ func (d Delta) checkChunks() (err error) {
 	return err
 }
 
-// chunkDefines are the definitions of delta_chunk.
+// chunkDefines returns the definitions of delta_chunk.
 func (d Delta) chunkDefines() []Define {
 	return define("CHUNK_LENGTH", d.Length, "CHUNK_DK", d.DK, "CHUNK_DV", d.DV, "CHUNK_K_HEADS", d.KHeads,
 		"CHUNK_HEADS", d.Heads,
@@ -192,7 +194,7 @@ func (d Delta) chunkDefines() []Define {
 		"CHUNK_STATE_T", d.State.text())
 }
 
-// ReferenceDecay is g of an input of GatesLaunch.
+// ReferenceDecay computes g for one input of GatesLaunch.
 func (d Delta) ReferenceDecay(x, bias, rate float32) float32 {
 	s := float64(x) + float64(bias)
 	return float32(math.Exp(float64(rate) * (max(s, 0) + math.Log1p(math.Exp(-math.Abs(s))))))

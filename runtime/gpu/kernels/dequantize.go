@@ -2,7 +2,7 @@ package kernels
 
 import "fmt"
 
-// Dequantize makes bf16 of a stored weight [N, K], for a library of matrix products.
+// Dequantize converts a stored weight [N, K] to bf16, for a library of matrix products.
 type Dequantize struct {
 	Format
 	N, K int

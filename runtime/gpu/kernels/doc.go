@@ -1,66 +1,69 @@
-// Package kernels holds the GPU kernels: one text for Metal, CUDA and the emulator. A family of kernels is
-// NAME.metal, the text; NAME.go, which gives the launch for a shape and a reference implementation in plain Go; and
-// NAME_test.go, which runs cases of the text on the emulator against it.
+// Package kernels holds the GPU kernels. Each has one source for Metal, CUDA and the emulator. A family of kernels is
+// three files: NAME.metal, the source; NAME.go, which returns the launch for a shape and has a reference implementation
+// in plain Go; and NAME_test.go, which runs test cases on the emulator and compares.
 //
 // # Arguments
 //
-// The text alone says which buffers a kernel takes, in which order, and which it writes. go generate makes a struct of
-// each list (arguments_generated.go), which all that launches the kernel fills by name: Arguments. Two comments are
-// read, too: "absent: NAME" behind a buffer that a definition may turn off names what the device gets in its place, and
-// "arguments: NAME" before a kernel says that it takes what another one takes, which is checked.
+// The source alone says which buffers a kernel takes, in which order, and which of them it writes. go generate makes a
+// struct from each parameter list (arguments_generated.go), whose fields all callers fill by name: Arguments. It also
+// reads two kinds of comments. "absent: NAME" behind a buffer that a definition may turn off names the buffer that the
+// device gets instead. "arguments: NAME" before a kernel says that it takes the same list as another kernel, which is
+// checked.
 //
 // # Numbers
 //
-// Activations between kernels are fp32 and rows are dense. Weights are read as they lie in the file, in MLX's
-// layout (Format). Sums are in fp32, in an order of the kernel's own. Only tiled products round activations and weights
-// to bf16 (MatMul, ManyExperts), and attention by tiles its queries and weights, and only where precision mixed asks
-// for them.
+// Activations between kernels are fp32, and rows are dense. Weights are read as the file stores them, in MLX's layout
+// (Format). Sums are in fp32, in an order that the kernel chooses. Only tiled products round activations and weights to
+// bf16 (MatMul, ManyExperts), and tiled attention rounds queries and attention weights; both are used only with
+// precision mixed.
 //
-// What a model fixes (rows, columns, bits, tuning) is a definition before the text. What changes from step to
-// step stands in the buffer step, two int32: the number of tokens, which is at most what the launch was made
-// for, and the position of the first. So a recorded launch can be replayed.
+// What is fixed for a model (rows, columns, bits, tuning) is a preprocessor definition before the source. What changes
+// from call to call is in the buffer step, two int32: the number of tokens, which is at most the number that the launch
+// was made for, and the position of the first. So a recorded launch can be replayed.
 //
-// # Invariants of the text
+// # Invariants of the sources
 //
-//   - The first line is #include "port.h", the target's prelude; further includes stand in prelude/. See Source.
-//   - Kernels are plain functions: [[max_total_threads_per_threadgroup(N)]] kernel void f(...), every parameter
-//     with an attribute, buffers in order and a constant struct of 4-byte fields, if any, last. No templates of
-//     kernels, no function constants, no comma inside of a parameter's type. go generate writes NAME.entry.h,
-//     the entries that CUDA and the emulator start.
-//   - Threadgroup memory is declared by TG_ARRAY(type, name, n) at a kernel's scope, at most 32 KB in all, of
-//     what a launch takes by default, and 48 KB in tunings for CUDA alone. It
-//     is what a helper gets by a pointer, never what a helper declares. TG_MEMORY(name, bytes), once in a kernel, is what a
-//     launch gives it beside that, Launch.Memory: up to 225 KB on Hopper. Copies into it that run beside the threads are
-//     counted by port_transfer, whose rules the emulator checks.
-//   - simd operations and barriers stand in uniform control flow; the emulator refuses anything else.
-//   - bfloat is read by float(x), written by bfloat(v), and never computed with. Packed bf16 is better read as
+//   - The first line is #include "port.h", the prelude of the target; further includes are in prelude/. See Source.
+//   - Kernels are plain functions: [[max_total_threads_per_threadgroup(N)]] kernel void f(...). Every parameter has an
+//     attribute. Buffers come in order, and a constant struct of 4-byte fields, if any, comes last. There are no kernel
+//     templates, no function constants, and no comma in a parameter's type. go generate writes NAME.entry.h, the entry
+//     points that CUDA and the emulator start.
+//   - Threadgroup memory is declared with TG_ARRAY(type, name, n) in a kernel's scope. The default tuning of a launch
+//     declares at most 32 KB, tunings for CUDA alone at most 48 KB. Helpers get it as a pointer and never declare it.
+//     TG_MEMORY(name, bytes), once in a kernel, declares memory whose size the launch gives (Launch.Memory), up to 225
+//     KB on Hopper. Asynchronous copies into it are counted with port_transfer; the emulator checks its rules.
+//   - Simdgroup operations and barriers are in uniform control flow. The emulator refuses anything else.
+//   - A bfloat is read with float(x), written with bfloat(v), and never computed with. Packed bf16 is better read as
 //     uint4 and split (port_bf16_low, port_bf16_high): Apple's M1 and M2 have no bf16 units.
-//   - Vectors are constructed, and indexed by [i] or .x .y .z .w; no swizzles.
-//   - UNROLL stands before loops over private arrays, whose indices must become constants; NOUNROLL before loops that a
+//   - Vectors are constructed, and indexed by [i] or .x .y .z .w. There are no swizzles.
+//   - UNROLL is put before loops over private arrays, whose indices must become constants; NOUNROLL before loops that a
 //     compiler would only make long.
-//   - No double, no lambdas, no infinity as a start value (-1e30f), no fast math; precise:: for what counts. Two functions
-//     are exceptions by name, whose exact forms take more steps or branches on NVIDIA: fast::exp2 for the weights of
-//     attention, whose argument is 0 at most and finite, and fast::divide, whose divisor must be within 2^-126 and 2^126,
-//     where Metal promises 2.5 units of the last place; elsewhere the emulator's gives NaN.
-//   - Work on matrices of 16x16 goes through tile16; tricks of a target stand in its prelude, with a plain form
-//     in the others'.
-//   - A text that defines PORT_WAITS calls port_wait before it touches what other kernels write: on CUDA a kernel may
-//     start while those before it still run, and read weights meanwhile. A state, too, where no kernel of the sequence
-//     writes it before: a sequence starts when all that was submitted before it is done, so the last one that wrote the
-//     state is. Nothing is known of kernels of the same sequence, however far back: each may start, and wait, as soon
-//     as the one before it has started.
-//   - A text that defines PORT_RELEASES says by port_release when the kernel behind it may start, in every threadgroup. What a
-//     thread wrote and published by port_publish before, that kernel may read before its wait, by port_published.
-//   - port_last, which finds the last of some threadgroups, is not for Metal: what uses it has a form with another kernel.
-//   - A kernel reads nothing past the end of a buffer, its padding to 16 bytes excepted.
+//   - There is no double, no lambda, no infinity as a start value (-1e30f instead), no fast math. precise:: is used
+//     where accuracy counts. Two functions may be used by name in their fast form, because their exact forms take more
+//     instructions or branches on NVIDIA. fast::exp2 computes the weights of attention, where its argument is finite
+//     and at most 0. fast::divide requires a divisor between 2^-126 and 2^126, for which Metal promises 2.5 units in
+//     the last place; for others the emulator returns NaN.
+//   - Products of 16x16 matrices go through tile16. Code for one target is in its prelude, with a plain form in the
+//     other preludes.
+//   - A source that defines PORT_WAITS calls port_wait before it touches what other kernels write. On CUDA a kernel may
+//     start while the kernels before it still run, and read weights meanwhile. It may also read a state then, if no
+//     kernel of the sequence writes it before: a sequence starts only when everything submitted earlier is done. About
+//     kernels of the same sequence nothing is known, however far back: each may start, and wait, as soon as the one
+//     before it has started.
+//   - A source that defines PORT_RELEASES calls port_release in every threadgroup when the next kernel may start. What
+//     a thread wrote and published with port_publish before that, the next kernel may read before its wait, with
+//     port_published.
+//   - port_last, which finds the last of several threadgroups, does not work on Metal. Kernels that use it have another
+//     form there.
+//   - A kernel reads nothing past the end of a buffer, except for padding to 16 bytes.
 //
 // # Cases
 //
-// Every launch of a plan has a Case, or is part of that of a launch behind it (case_*.go): launches with buffers by
-// name, what these hold, and what the reference implementation says that the launches leave in them. Sizes say how much
-// of it is run: as a self-test of the compiled kernel at its real shape, on few rows, which package selftest runs on
-// the user's device before a kernel is used; whole, as the emulator's test (kerneltest.Check); or at the models' sizes,
-// as the benchmark (kernels/bench), which asks for no answers.
+// Every launch of a plan has a Case, or is part of the case of a later launch (case_*.go): launches with their buffers
+// by name, the contents of these, and the contents that the reference implementation expects afterwards. Sizes say how
+// much of the launch is run. As a self-test, which package selftest runs on the user's device before a kernel is used,
+// it runs at its real shape on few rows. As the emulator's test (kerneltest.Check) it runs whole. As a benchmark
+// (kernels/bench) it runs at the models' sizes, and results are not compared.
 //
 // Package kernels imports nothing of ours and no GPU library, and must never import runtime/gpu or a model.
 package kernels

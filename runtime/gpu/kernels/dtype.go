@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// DType is the type of the elements of a buffer; None says that an operand is not there.
+// DType is the type of the elements of a buffer. None says that an operand is absent.
 type DType int
 
 // The types. Bool is a byte, 0 or 1.
@@ -40,10 +40,10 @@ func (d DType) String() string { return dtypes[d].name }
 // Size is the number of bytes of an element.
 func (d DType) Size() int { return dtypes[d].size }
 
-// text is the type in a kernel.
+// text returns the type's name in a kernel's source.
 func (d DType) text() string { return dtypes[d].text }
 
-// needFloat says that an operand must be F32 or BF16.
+// needFloat returns an error unless d is F32 or BF16.
 func needFloat(operand string, d DType) error {
 	if d != F32 && d != BF16 {
 		return fmt.Errorf("%s is %s, want f32 or bf16", operand, d)
@@ -51,7 +51,7 @@ func needFloat(operand string, d DType) error {
 	return nil
 }
 
-// store is what a buffer of the type holds of v.
+// store returns v as a buffer of the type stores it.
 func (d DType) store(v float32) float32 {
 	if d != BF16 {
 		return v
@@ -63,11 +63,11 @@ func (d DType) store(v float32) float32 {
 	return math.Float32frombits((u + 0x7fff + u>>16&1) &^ 0xffff)
 }
 
-// Rows says where the rows of an operand lie, in elements: from one token to the next, and from one row (a
-// head) of a token to the next. The zero value stands for rows that follow each other.
+// Rows is the layout of the rows of an operand: the distances in elements from one token to the next, and from one row
+// (a head) of a token to the next. The zero value stands for contiguous rows.
 type Rows struct{ Token, Row int }
 
-// or gives the strides of rows of n elements, so many to a token.
+// or returns r, or for the zero value the distances of contiguous rows of n elements, count rows to a token.
 func (r Rows) or(count, n int) Rows {
 	if r == (Rows{}) {
 		return Rows{count * n, n}
@@ -75,5 +75,5 @@ func (r Rows) or(count, n int) Rows {
 	return r
 }
 
-// at is the first element of a row.
+// at returns the index of the first element of a row.
 func (r Rows) at(token, row int) int { return token*r.Token + row*r.Row }

@@ -9,20 +9,19 @@ import (
 	"strings"
 )
 
-// Extent is a number that may change from step to step: Fixed + Token·T + Position·p for T tokens from position
-// p on.
+// Extent is a number that may change from call to call: Fixed + Token·T + Position·p for T tokens from position p on.
 type Extent struct{ Fixed, Token, Position int }
 
 // Fixed is an extent that does not change.
 func Fixed(n int) Extent { return Extent{Fixed: n} }
 
-// PerToken is n for each token.
+// PerToken returns the extent n·T.
 func PerToken(n int) Extent { return Extent{Token: n} }
 
-// At is the extent in a step.
+// At returns the value of the extent for a call.
 func (e Extent) At(tokens, position int) int { return e.Fixed + e.Token*tokens + e.Position*position }
 
-// Times is the product, of which one must be fixed.
+// Times returns the product of two extents, one of which must be fixed.
 func (e Extent) Times(f Extent) (Extent, error) {
 	if f.Token != 0 || f.Position != 0 {
 		e, f = f, e
@@ -33,7 +32,7 @@ func (e Extent) Times(f Extent) (Extent, error) {
 	return Extent{e.Fixed * f.Fixed, e.Token * f.Fixed, e.Position * f.Fixed}, nil
 }
 
-// text is the extent in a kernel.
+// text returns the extent as an expression of the kernel's source.
 func (e Extent) text() string {
 	parts := []string{fmt.Sprint(e.Fixed)}
 	if e.Token != 0 {
@@ -45,10 +44,10 @@ func (e Extent) text() string {
 	return "(" + strings.Join(parts, " + ") + ")"
 }
 
-// Box is the shape of an elementwise launch: up to four dims, the last the innermost; what is missing is 1.
+// Box is the shape of an elementwise launch: up to four dims, the last one the innermost. Missing dims are 1.
 type Box []Extent
 
-// dims are the four dims.
+// dims returns all four dims.
 func (b Box) dims() (out [4]Extent) {
 	for i := range out {
 		out[i] = Fixed(1)
@@ -57,15 +56,15 @@ func (b Box) dims() (out [4]Extent) {
 	return out
 }
 
-// Place is an operand of an elementwise launch: its dtype, the first element, and the strides along the dims of
-// the box, in elements; 0 repeats.
+// Place is the layout of an operand of an elementwise launch: its dtype, its first element, and its strides along the
+// dims of the box, in elements. Stride 0 repeats an element.
 type Place struct {
 	DType   DType
 	First   Extent
 	Strides []Extent
 }
 
-// Dense is an operand whose elements lie in the order of the box, from First on.
+// Dense returns the layout of an operand whose elements are contiguous in the order of the box, from first on.
 func (b Box) Dense(d DType, first Extent) (Place, error) {
 	p := Place{DType: d, First: first, Strides: make([]Extent, len(b))}
 	size := Fixed(1)
@@ -80,20 +79,20 @@ func (b Box) Dense(d DType, first Extent) (Place, error) {
 	return p, nil
 }
 
-// Elementwise is a function of the elements of up to three operands over a box.
+// Elementwise applies a function to the elements of up to three operands over a box.
 type Elementwise struct {
-	// Op is a name of Operations.
+	// Op is one of the names that Operations returns.
 	Op  string
 	Box Box
 	In  []Place
 	Out Place
-	// Start and Step are those of arange; Value is that of full.
+	// Start and Step are the arguments of arange. Value is the argument of full.
 	Start Extent
 	Step  int
 	Value float32
 }
 
-// operation is a function in a kernel and in Go. A function that is not for integers computes in fp32.
+// operation is a function as the kernel's source and as Go code. A function that is not for integers computes in fp32.
 type operation struct {
 	arity     int
 	text      string
@@ -122,7 +121,7 @@ func glu(a Activation) operation {
 	return o
 }
 
-// operations is the table of functions, by the names that the graph has for them; copy is also a cast.
+// operations is the table of functions, by the names of the graph's operations. copy is also used for casts.
 var operations = map[string]operation{
 	"copy":   {1, "(a)", func(a, _, _ float64) float64 { return a }, false},
 	"neg":    {1, "(-a)", func(a, _, _ float64) float64 { return -a }, false},
@@ -187,10 +186,10 @@ var operations = map[string]operation{
 	"arange": {0, "EW_T(EW_START + index * EW_STEP)", nil, false},
 }
 
-// Operations are the names of the functions, in order.
+// Operations returns the names of the functions, sorted.
 func Operations() []string { return slices.Sorted(maps.Keys(operations)) }
 
-// Arity is the number of operands of a function, -1 where there is no such function.
+// Arity returns the number of operands of a function, or -1 where there is no such function.
 func Arity(name string) int {
 	if o, ok := operations[name]; ok {
 		return o.arity
@@ -198,7 +197,7 @@ func Arity(name string) int {
 	return -1
 }
 
-// compute is the type that the function computes in: integers stay integers, exact in 64 bits.
+// compute returns the type that the function computes in. Integers are computed exactly, in 64 bits.
 func (e Elementwise) compute() DType {
 	if operations[e.Op].float || len(e.In) == 0 && (e.Out.DType == F32 || e.Out.DType == BF16) {
 		return F32
@@ -273,7 +272,7 @@ func (e Elementwise) Launch(tokens int) (Launch, error) {
 	return l, nil
 }
 
-// Reference computes what the kernel does, on buffers of any dtype whose numbers are given as float64.
+// Reference computes what the kernel computes, on buffers of any dtype whose numbers are given as float64.
 func (e Elementwise) Reference(tokens, position int, in [][]float64, out []float64) {
 	e.first(math.MaxInt, tokens, position, in, out)
 }

@@ -7,7 +7,7 @@ import "fmt"
 type Embedding struct {
 	Format
 	N, K int
-	// Multiplier is 1 for none.
+	// Multiplier multiplies the rows; 1 leaves them unchanged.
 	Multiplier float32
 }
 

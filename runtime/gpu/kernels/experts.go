@@ -6,28 +6,28 @@ import (
 	"slices"
 )
 
-// Experts is a mixture of experts for a few tokens: every token's experts are read on their own. Gate and up
-// are [Count, Inner, Hidden], down is [Count, Hidden, Inner].
+// Experts is a mixture of experts for a few tokens: the weights of each token's experts are read for that token alone.
+// Gate and up are [Count, Inner, Hidden], down is [Count, Hidden, Inner].
 type Experts struct {
 	Format
 	Count, Top    int
 	Hidden, Inner int
 	Activation    Activation
-	// Norm is that of the input.
+	// Norm is the norm of the input.
 	Norm Norm
 	Eps  float32
-	// Router, where its Top is set, says that the first product chooses the experts itself, Top of Count.
+	// Router, if its Top is set, says that the first product chooses the experts itself: Top of Count.
 	Router Router
-	// Shared says that a token has one more expert, before those that are chosen: weights of its own with the same
-	// Inner and Format, and the sigmoid of a number for its score. Only where the first product chooses.
+	// Shared says that there is a shared expert, which stands before the chosen ones. It has weights of its own with
+	// the same Inner and Format, and its score is the sigmoid of a number. It requires a Router.
 	Shared bool
-	// Ahead says that the first product, where it chooses, asks for the weights that the second one reads.
+	// Ahead says that the first product, after choosing, prefetches the weights that the second one reads.
 	Ahead bool
 	// Residual says that extra is added to the result.
 	Residual bool
 }
 
-// Parts is the number of a token's experts.
+// Parts returns the number of experts of a token, including a shared one.
 func (e Experts) Parts() int {
 	if e.Shared {
 		return e.Top + 1
@@ -35,14 +35,14 @@ func (e Experts) Parts() int {
 	return e.Top
 }
 
-// up are the vectors of the first product, down those of the second: the results of a token's experts, one
-// behind the other.
+// up returns the vectors of the first product. down returns those of the second: for each token the results of its
+// experts, concatenated.
 func (e Experts) up() Vectors {
 	return Vectors{Format: e.Format, K: e.Hidden, M: 1, Norm: e.Norm, Eps: e.Eps}
 }
 func (e Experts) down() Vectors { return Vectors{Format: e.Format, K: e.Parts() * e.Inner, M: 1} }
 
-// Tunings are the ways to divide the two products of so many tokens on a machine, the default first.
+// Tunings returns the variants of the two products for tokens tokens on a machine, the default first.
 func (e Experts) Tunings(m Machine, tokens int) (up, down []Tuning) {
 	one := tokens == 1
 	both := expertsWays.of(expertsKey{e, m, one}, func() [2][]Tuning {
@@ -52,7 +52,7 @@ func (e Experts) Tunings(m Machine, tokens int) (up, down []Tuning) {
 	return both[0], both[1]
 }
 
-// makeVariants are the ways of one token, or of more.
+// makeVariants returns the variants for one token, or for several.
 func (e Experts) makeVariants(m Machine, one bool) (up, down []Tuning) {
 	up, down = e.tunings(m.Target)
 	if !one {
@@ -62,7 +62,7 @@ func (e Experts) makeVariants(m Machine, one bool) (up, down []Tuning) {
 	return among(residentUp, up), among(residentDown, down)
 }
 
-// expertsKey is all that the ways to divide the products of experts depend on; one says that there is one token.
+// expertsKey has everything that the variants depend on. one says that there is one token.
 type expertsKey struct {
 	experts Experts
 	machine Machine
@@ -71,12 +71,12 @@ type expertsKey struct {
 
 var expertsWays remembered[expertsKey, [2][]Tuning]
 
-// tunings are the ways in which the products are not held.
+// tunings returns the variants whose weights are not resident.
 func (e Experts) tunings(target Target) (up, down []Tuning) {
 	up = e.up().tunings(target, e.Inner*e.Parts(), 1)
 	if target == CUDA && e.Shared {
-		// Small threadgroups: many can wait for the choice on a multiprocessor, and one that is done makes room for the
-		// next.
+		// Small threadgroups: many of them can wait for the choice on a multiprocessor, and each that is done makes
+		// room for the next.
 		t := Tuning{Rows: 2, Lanes: up[0].Lanes, Split: 1, Sets: 4, Bytes: up[0].Bytes, Permute: true}
 		isNear := func(o Tuning) int {
 			if o.Near(t) {
@@ -84,8 +84,9 @@ func (e Experts) tunings(target Target) (up, down []Tuning) {
 			}
 			return 1
 		}
-		// Those of 9 and 6 sets make grids that wait on a multiprocessor at once, two or three to each: of 29 and 43
-		// blocks for 9 parts of 512 rows, where 4 sets make 64, of which some 50 would wait until others are done.
+		// For 9 parts of 512 rows, 9 and 6 sets give grids of 29 and 43 blocks for each part, which can all wait on the
+		// multiprocessors at once, two or three on each. 4 sets give 64 blocks, of which some 50 would have to wait
+		// until others are done.
 		early := []Tuning{t, t, t}
 		early[1].Sets, early[2].Sets = 9, 6
 		up = slices.DeleteFunc(up, func(o Tuning) bool { return slices.Contains(early, o) })
@@ -99,8 +100,8 @@ func (e Experts) tunings(target Target) (up, down []Tuning) {
 	return up, e.downTunings(target)
 }
 
-// downTunings prefers the ways in which all lanes that share a row have columns of it, in one step: with a shared
-// expert the number of parts is odd.
+// downTunings prefers variants in which all lanes that share a row have columns in every step: with a shared expert the
+// number of parts is odd.
 func (e Experts) downTunings(target Target) []Tuning {
 	v := e.down()
 	out := v.tunings(target, e.Hidden, e.Parts())
@@ -125,10 +126,10 @@ func (e Experts) downTunings(target Target) []Tuning {
 	return append(fit, out...)
 }
 
-// mostChosen is the largest number of experts among which the first product chooses: 16 for a lane.
+// mostChosen is the largest number of experts among which the first product can choose: 16 for each lane.
 const mostChosen = 512
 
-// check says why there are no kernels for these experts.
+// check returns an error where there are no kernels for these experts.
 func (e Experts) check() error {
 	switch {
 	case e.Router.Top == 0 && e.Shared:
@@ -213,14 +214,14 @@ func (e Experts) LaunchDown(t Tuning, tokens int) (Launch, error) {
 	return l, nil
 }
 
-// defines are those that both products have, of matrices of so many rows.
+// defines returns the definitions that both products have, for matrices with rows rows.
 func (e Experts) defines(rows, tokens int) []Define {
 	return define("EXPERTS_TOP", e.Top, "EXPERTS_SHARED", e.Shared, "EXPERTS_N", rows, "EXPERTS_TOKENS", min(tokens, 2),
 		"MATVEC_EXPERTS", e.Count)
 }
 
-// ReferenceChoice is what the first dispatch chooses, of logits, the experts' scales and the shared expert's gate:
-// experts and scores [T, Parts].
+// ReferenceChoice computes what the first dispatch chooses from logits, the experts' scales and the shared expert's
+// gate: experts and scores [T, Parts].
 func (e Experts) ReferenceChoice(logits, scales, gate []float32, experts []int32, scores []float32) {
 	for t := range len(logits) / e.Count {
 		to := (t+1)*e.Parts() - e.Top

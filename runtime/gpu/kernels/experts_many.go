@@ -5,15 +5,15 @@ import (
 	"math/bits"
 )
 
-// ManyExperts is a mixture of experts for many tokens: token-expert pairs are sorted by expert, and an expert is
-// multiplied with all of its tokens. Five dispatches: Prepare (of Hidden columns, with the norm), LaunchSort, LaunchUp,
-// LaunchDown, LaunchCombine.
+// ManyExperts is a mixture of experts for many tokens: token-expert pairs are sorted by expert, and an expert's weights
+// are multiplied with all of its tokens at once. There are five dispatches: Prepare (for Hidden columns, with the
+// norm), LaunchSort, LaunchUp, LaunchDown, LaunchCombine.
 type ManyExperts struct {
 	Format
 	Count, Top    int
 	Hidden, Inner int
 	Activation    Activation
-	// Exact computes in fp32 throughout.
+	// Exact keeps all inputs of products in fp32.
 	Exact bool
 	// Residual says that extra is added to the result.
 	Residual bool
@@ -22,9 +22,9 @@ type ManyExperts struct {
 func (e ManyExperts) up() Matrices   { return Matrices{Format: e.Format, K: e.Hidden, Exact: e.Exact} }
 func (e ManyExperts) down() Matrices { return Matrices{Format: e.Format, K: e.Inner, Exact: e.Exact} }
 
-// Tiles are the tiles worth measuring for chunks of tokens tokens, the default first. Both products take tiles of equal
-// BM. Where experts have few tokens each, some are of BK 0, for NVIDIA: a simdgroup multiplies 32 rows of a weight,
-// which its lanes read where they need them, with all tokens of the tile.
+// Tiles returns the tiles worth measuring for chunks of tokens tokens, the default first. Both products have tiles with
+// the same BM. If experts have few tokens each, some tiles for NVIDIA have BK 0: a simdgroup multiplies 32 rows of a
+// weight, which its lanes read directly, with all tokens of the tile.
 func (e ManyExperts) Tiles(target Target, tokens int) []Tile {
 	rows := tokens * e.Top / e.Count
 	out := e.up().stagedTiles(target, rows)
@@ -35,7 +35,7 @@ func (e ManyExperts) Tiles(target Target, tokens int) []Tile {
 	return out
 }
 
-// checkDirect reports whether both products can be divided into a tile of BK 0.
+// checkDirect returns an error where one of the products cannot be divided into tiles with BK 0.
 func (e ManyExperts) checkDirect(t Tile) error {
 	switch {
 	case e.Exact || e.Bits != 4 || e.Group != 64 || e.F32:
@@ -49,14 +49,14 @@ func (e ManyExperts) checkDirect(t Tile) error {
 	return nil
 }
 
-// MaxTiles is the number of tiles of up to tokens tokens.
+// MaxTiles returns the largest number of tiles for up to tokens tokens.
 func (e ManyExperts) MaxTiles(t Tile, tokens int) int {
 	pairs := tokens * e.Top
 	return min(pairs, e.Count+pairs/t.BM)
 }
 
-// SortedTiles is the number of tiles that LaunchSort leaves, those without pairs included: MaxTiles up to the next
-// power of two, so that chunks of about the same length have one kernel.
+// SortedTiles returns the number of tiles that LaunchSort writes, including those without pairs: MaxTiles rounded up to
+// a power of two, so that chunks of similar length share a kernel.
 func (e ManyExperts) SortedTiles(t Tile, tokens int) int {
 	return 1 << bits.Len(uint(e.MaxTiles(t, tokens)-1))
 }

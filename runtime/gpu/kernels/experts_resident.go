@@ -6,21 +6,22 @@ import (
 	"slices"
 )
 
-// heldUp is the first product of one token where its weights are held: of a part's rows every threadgroup has equally
-// many, or one fewer, which it counts as slots.
+// residentUp returns the first product of one token with weights resident in threadgroup memory. Every threadgroup has
+// the same number of rows of each part, its slots; the last one of a part may be empty.
 func (e Experts) residentUp(s Stream) streamed {
 	return streamed{Vectors: e.up(), Stream: s, planes: 2, rows: []int{s.Groups * e.Parts() * e.slots(s)}}
 }
 
-// slots is the number of slots of a threadgroup for a part's rows.
+// slots returns the number of slots of a threadgroup for the rows of a part.
 func (e Experts) slots(s Stream) int { return ceil(e.Inner, max(1, s.Groups)) }
 
-// heldDown is the second product of one token where its weights are held: the rows of its parts stand side by side.
+// residentDown returns the second product of one token with weights resident in threadgroup memory. The rows of its
+// parts are treated as one long row.
 func (e Experts) residentDown(s Stream) streamed {
 	return streamed{Vectors: e.down(), Stream: s, planes: 1, rows: []int{e.Hidden}, piece: e.Inner}
 }
 
-// checkHeld says why there are no kernels that hold the weights of so many tokens.
+// checkResident returns an error where there are no kernels with resident weights.
 func (e Experts) checkResident(tokens int) error {
 	switch {
 	case tokens != 1:
@@ -31,8 +32,8 @@ func (e Experts) checkResident(tokens int) error {
 	return e.check()
 }
 
-// launchHeld is the dispatch of a kernel whose matrices have so many rows and columns. wrong is what else there is to
-// say against it.
+// launchResident returns the dispatch of a kernel with resident weights, whose matrices have rows rows and columns
+// columns. wrong is an error that the caller has found already, or nil.
 func (e Experts) launchResident(kernel string, s streamed, tokens, rows, columns int, wrong error,
 	more ...any) (l Launch, err error) {
 	if err = e.checkResident(tokens); err == nil {
@@ -84,10 +85,11 @@ func (e Experts) launchResidentDown(t Tuning, tokens int) (Launch, error) {
 	return l, nil
 }
 
-// choiceMemory is what the lists of the choice take at most beside the first launch's memory, in bytes.
+// choiceMemory is the size in bytes of the lists for choosing experts, which the first launch needs in addition.
 const choiceMemory = 8 * (mostChosen + 36)
 
-// holds are the ways to hold the weights of one token on a machine, none where there are none.
+// residentTunings returns the variants with resident weights for one token on a machine; none where there is not enough
+// memory.
 func (e Experts) residentTunings(m Machine) (up, down []Tuning) {
 	if m.TransferMemory == 0 || m.Cores == 0 || !e.Shared || 3*e.Parts()*e.Inner*e.Hidden*e.Bits/8 < leastResident(m) {
 		return nil, nil

@@ -7,32 +7,33 @@ import (
 	"strings"
 )
 
-// Define is a preprocessor definition that stands before a kernel's text.
+// Define is a preprocessor definition that is put before a kernel's source.
 type Define struct{ Name, Value string }
 
-// Launch is one dispatch of a kernel, less the buffers, which Signature names.
-// Two launches of equal File, Kernel and Defines share a compiled kernel.
+// Launch is one dispatch of a kernel without its buffers, which Signature names. Launches with equal File, Kernel and
+// Defines share a compiled kernel.
 type Launch struct {
-	// File is the name of the source, without .metal.
+	// File is the name of the source file, without .metal.
 	File string
-	// Kernel is a kernel in it.
+	// Kernel is the name of the kernel in it.
 	Kernel string
-	// Defines are the compile-time shape and the tuning.
+	// Defines are the shape and the tuning, as definitions.
 	Defines []Define
-	// Params is the constant struct, which follows the last buffer; nil where the kernel has none.
+	// Params is the constant struct behind the last buffer; nil where the kernel has none.
 	Params []byte
-	// covers is the number of rows that so many threadgroups make, where it is no multiple of that of one.
+	// covers returns the number of rows that groups threadgroups compute. It is nil where that is a multiple of the
+	// rows of one threadgroup.
 	covers func(groups int) int
-	// Groups is the grid in threadgroups, Threads one threadgroup.
+	// Groups is the grid in threadgroups. Threads is the size of a threadgroup.
 	Groups, Threads [3]int
-	// Memory is the bytes of TG_MEMORY of the kernel; 0 where it has none.
+	// Memory is the number of bytes of the kernel's TG_MEMORY; 0 where it has none.
 	Memory int
-	// Case makes a use of the compiled kernel with a self-test, and of those that run before it; nil where another
-	// launch's case has this kernel in it, or where there is none.
+	// Case returns a test case of the compiled kernel and of the kernels that run before it. It is nil where the case
+	// of another launch contains this kernel, or where there is none.
 	Case func(Sizes) *Case
 }
 
-// Key tells compiled kernels apart.
+// Key identifies the compiled kernel.
 func (l Launch) Key() string {
 	size := len(l.File) + 1 + len(l.Kernel)
 	for _, d := range l.Defines {
@@ -78,11 +79,12 @@ func define(pairs ...any) []Define {
 	return out
 }
 
-// exactly is a number as the bit pattern that it is, which every target reads.
+// exactly returns a number as its bit pattern, in a form that every target reads.
 func exactly(v float32) string {
-	nine := strconv.FormatUint(1<<32|uint64(math.Float32bits(v)), 16) // digits, the first of which is 1
+	// nine hexadecimal digits; the first is 1 and is dropped
+	nine := strconv.FormatUint(1<<32|uint64(math.Float32bits(v)), 16)
 	return "as_type<float>(0x" + nine[1:] + "u)"
 }
 
-// ceil is the least number of parts of a size that cover n.
+// ceil returns the number of parts of the given size that cover n.
 func ceil(n, size int) int { return (n + size - 1) / size }

@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// Adjust changes logits [Rows, Vocab] before a token is drawn, as adjust_logits of ir/eval has it.
+// Adjust changes logits [Rows, Vocab] before a token is drawn, as adjust_logits of ir/eval does.
 type Adjust struct {
 	Rows, Vocab int
-	// Listed is the number of tokens in the list of a row; 0 for none. They have biases, counts with penalties, or
-	// both.
+	// Listed is the number of tokens in the list of a row, 0 for none. Listed tokens have biases, or counts with
+	// penalties, or both.
 	Listed       int
 	Bias, Counts bool
-	// Fed says that a token was fed which the counts leave out.
+	// Fed says that a token was fed that the counts do not include yet.
 	Fed bool
 	// Mask says that there are masks.
 	Mask bool
 }
 
-// words is the number of words of 32 bits of a mask.
+// words returns the number of 32-bit words of a mask.
 func (a Adjust) words() int { return 2 * ceil(a.Vocab, 64) }
 
 const adjustBlock = 1024
@@ -39,7 +39,7 @@ func (a Adjust) Launch() (Launch, error) {
 		Case: a.newCase}, nil
 }
 
-// Adjustments are the operands of an Adjust beside the logits, those that it has.
+// Adjustments are the operands of an Adjust other than the logits. Those that it does not have are nil.
 type Adjustments struct {
 	IDs, Counts, Fed, MaskRow []int32
 	Bias, Penalties           []float32
@@ -96,8 +96,8 @@ func (a Adjust) Reference(logits []float32, o Adjustments) {
 	}
 }
 
-// Logprobs gives log-probabilities of the tokens of Rows rows of logits [Vocab], and of up to Top most likely ones, as
-// logprobs of ir/eval has it.
+// Logprobs computes log-probabilities for Rows rows of logits [Vocab]: of one token each, and of up to Top most likely
+// ones, as logprobs of ir/eval does.
 type Logprobs struct{ Rows, Vocab, Top int }
 
 // Parts of the vocabulary, and the logits of each.

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// Norm says what vectors are normed with before a product: x / sqrt(mean(x²) + Eps) · weights. Zhang and
-// Sennrich, arXiv:1910.07467.
+// Norm is the kind of RMS norm that is applied to vectors before a product: x / sqrt(mean(x²) + Eps) · weights. Zhang
+// and Sennrich, arXiv:1910.07467.
 type Norm int
 
 // The norms.
@@ -21,10 +21,10 @@ const (
 	NormPlain      // without weights
 )
 
-// Activation is a function of a gate.
+// Activation is the activation function of a gate.
 type Activation int
 
-// The activations, those of ir.Activations.
+// The activations of ir.Activations.
 const (
 	Identity Activation = iota
 	SiLU
@@ -33,7 +33,7 @@ const (
 	GELUTanh
 )
 
-// ActivationNamed finds the activation that ir calls by a name.
+// ActivationNamed returns the activation with the name that ir uses.
 func ActivationNamed(name string) (Activation, error) {
 	for i, n := range []string{"", "silu", "sigmoid", "gelu", "gelu_tanh"} {
 		if n == name {
@@ -58,33 +58,33 @@ func (a Activation) of(x float64) float64 {
 	return x
 }
 
-// Vectors is what products of a few vectors with stored weights have in common.
+// Vectors has what all products of a few vectors with stored weights have in common.
 type Vectors struct {
 	Format
-	// K is the vectors' length.
+	// K is the length of the vectors.
 	K int
-	// M is the number of vectors that the kernel is made for, 1 to 8. Where it is more than 1, step says how
-	// many there are.
+	// M is the number of vectors that the kernel is made for, 1 to 8. If it is more than 1, step says how many there
+	// are.
 	M int
-	// Norm is fused with the product; Eps is its.
+	// Norm is the norm that is fused with the product. Eps belongs to it.
 	Norm Norm
 	Eps  float32
-	// Sum, where it is set, makes the vector that is normed. Only streamed products do that, of one vector.
+	// Sum, if not nil, is the residual sum whose norm is the vector. Only streamed products of one vector have it.
 	Sum *VectorSum
 }
 
-// VectorSum makes the vector of a product: of a vector x [K], which is normed itself, and a residual,
+// VectorSum computes the vector of a product from a vector x [K], which is normalized, and a residual:
 //
 //	v = (x/rms(x)·before + residual)·scale
 //
 // with rms(x) = √(mean(x²) + Eps).
 type VectorSum struct {
 	Eps float32
-	// Scaled says that there is a scale, Kept that v is written.
+	// Scaled says that there is a scale. Kept says that v is written too.
 	Scaled, Kept bool
 }
 
-// Reference makes the vector.
+// Reference computes the vector v.
 func (s VectorSum) Reference(x, before, residual []float32, scale float32) []float32 {
 	n := RMSNorm{N: len(x), Heads: 1, Pre: F32, PreEps: s.Eps, Add: true, Sum: true, SumOnly: true}
 	if s.Scaled {
@@ -99,17 +99,18 @@ func (s VectorSum) Reference(x, before, residual []float32, scale float32) []flo
 type MatVec struct {
 	Vectors
 	N int
-	// Epilogue is what follows.
+	// Epilogue is applied to the results. Cap is the bound of a softcap.
 	Epilogue Epilogue
 	// Cap is the softcap's.
 	Cap float32
-	// Head, where it is not 0, norms the vector in heads of so many columns, each on its own, and multiplies it by
-	// a gate: x = head/rms(head)·weights·Activation(gate), with weights [Head], a gate [K], and one vector.
+	// Head, if not 0, is the number of columns of a head. Each head of the vector is normalized on its own and
+	// multiplied by a gate: x = head/rms(head)·weights·Activation(gate), with weights [Head] and a gate [K]. There is
+	// one vector.
 	Head       int
 	Activation Activation
 }
 
-// Epilogue is what is done to the results of a product before they are written.
+// Epilogue is what is done with the results of a product before they are written.
 type Epilogue int
 
 // The epilogues.
@@ -120,7 +121,7 @@ const (
 	Softcap             // Cap · tanh(y / Cap)
 )
 
-// Tunings are the ways worth measuring to divide the launch on a machine, the default first.
+// Tunings returns the variants worth measuring on a machine, the default first.
 func (v MatVec) Tunings(m Machine) []Tuning {
 	return v.variants(m, 1, []int{v.N}, v.Head == 0)
 }
@@ -149,7 +150,7 @@ func (v MatVec) Launch(t Tuning) (Launch, error) {
 	return v.launch(t, "", 1, []int{v.N}, more, v.newCase)
 }
 
-// Reference computes what the kernel does for len(y)/N vectors.
+// Reference computes what the kernel computes, for len(y)/N vectors.
 func (v MatVec) Reference(w *Weight, x, norm, gate, extra, y []float32) {
 	if v.Head != 0 {
 		x, v.Norm = v.gated(x, norm, gate), NoNorm
@@ -167,7 +168,7 @@ func (v MatVec) Reference(w *Weight, x, norm, gate, extra, y []float32) {
 	})
 }
 
-// gated is the vector after the norm of heads and the gate.
+// gated returns the vector after the norm of heads and the gate.
 func (v MatVec) gated(x, norm, gate []float32) []float32 {
 	out := make([]float32, v.K)
 	for at := 0; at < v.K; at += v.Head {
@@ -185,23 +186,23 @@ const maxWeights = 4
 type MatVecMany struct {
 	Vectors
 	N []int
-	// Conv, where it is set, takes the first Channels results of weight 0 as its token, and there is one vector. Token
-	// means nothing.
+	// Conv, if not nil, is a convolution of one token: the first Channels results of weight 0. There is one vector.
+	// Conv.Token is not used.
 	Conv *Conv
-	// Early says that no kernel of the sequence writes the state and reset before this one, so that they can be read
-	// while those before it still run.
+	// Early says that no kernel of the sequence writes the convolution's state and reset before this one, so it can
+	// read them while the kernels before it still run.
 	Early bool
-	// Activated are results that are written after an activation, too.
+	// Activated are results that are also written after an activation.
 	Activated Activated
 }
 
-// Activated are Rows results of weight number Weight, from First on; none where Rows is 0.
+// Activated selects Rows results of weight number Weight, from row First on. Rows is 0 for none.
 type Activated struct {
 	Weight, First, Rows int
 	Activation          Activation
 }
 
-// Tunings are the ways worth measuring to divide the launch on a machine, the default first.
+// Tunings returns the variants worth measuring on a machine, the default first.
 func (v MatVecMany) Tunings(m Machine) []Tuning { return v.variants(m, 1, v.N, true) }
 
 // Launch is the dispatch. It takes MatVecManyArguments: X f32 [M, K], Norm [K], of weight i the results Yi f32 [M,
@@ -234,12 +235,12 @@ func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 	return v.launch(t, "_many", 1, v.N, more, v.newCase)
 }
 
-// Reference computes what the kernel does for one of the weights; Conv.Reference follows.
+// Reference computes what the kernel computes for one of the weights. Conv.Reference does the rest.
 func (v MatVecMany) Reference(w *Weight, x, norm, y []float32) {
 	v.products(w, x, norm, func(m, n int, sum float64) { y[m*w.N+n] = float32(sum) })
 }
 
-// ReferenceActivated computes the activated results of y, those of the weight that they are of, into activated.
+// ReferenceActivated computes the activated results from y, the results of their weight.
 func (v MatVecMany) ReferenceActivated(y, activated []float32) {
 	a := v.Activated
 	for m := range len(activated) / max(a.Rows, 1) {
@@ -256,7 +257,7 @@ type MatVecGLU struct {
 	Activation Activation
 }
 
-// Tunings are the ways worth measuring to divide the launch on a machine, the default first.
+// Tunings returns the variants worth measuring on a machine, the default first.
 func (v MatVecGLU) Tunings(m Machine) []Tuning { return v.variants(m, 2, []int{v.N}, true) }
 
 // Launch is the dispatch. It takes MatVecGLUArguments: gate W0 and up W1, X f32 [M, K], Norm [K], Y f32 [M, N]; with a
@@ -272,7 +273,7 @@ func (v MatVecGLU) Reference(gate, up *Weight, x, norm, y []float32) {
 	v.products(up, x, norm, func(m, n int, sum float64) { y[m*v.N+n] = float32(g[m*v.N+n] * sum) })
 }
 
-// products calls f with the product of each normed vector of x with each row of w.
+// products calls f with the product of each normalized vector of x and each row of w.
 func (v Vectors) products(w *Weight, x, norm []float32, f func(m, n int, sum float64)) {
 	for m := range len(x) / v.K {
 		row := v.normed(x[m*v.K:(m+1)*v.K], norm)
@@ -286,7 +287,7 @@ func (v Vectors) products(w *Weight, x, norm []float32, f func(m, n int, sum flo
 	}
 }
 
-// normed is a vector after the norm.
+// normed returns a vector after the norm.
 func (v Vectors) normed(x, norm []float32) []float64 {
 	out := make([]float64, len(x))
 	squares := 0.0
@@ -307,10 +308,9 @@ func (v Vectors) normed(x, norm []float32) []float64 {
 	return out
 }
 
-// variants are the ways worth measuring to divide a product with weights of so many rows, or with pairs of weights,
-// which are two planes: to stream it (or to hold it, where it is too small for that) and not to, the default of both
-// first, so that one that fails on a device leaves room to the other. Behind them are those in which nothing is staged,
-// where direct is set.
+// variants returns the variants worth measuring for a product with weights of these numbers of rows (planes is 2 for
+// pairs of weights). The defaults of both forms come first, streamed (or resident, for a product too small for a ring)
+// and not streamed, so that one that fails on a device leaves the other. With direct, variants without staging follow.
 func (v Vectors) variants(m Machine, planes int, rows []int, direct bool) []Tuning {
 	key := variantsKey{vectors: v, machine: m, planes: planes, direct: direct}
 	copy(key.rows[:], rows)
@@ -320,7 +320,7 @@ func (v Vectors) variants(m Machine, planes int, rows []int, direct bool) []Tuni
 	return productVariants.of(key, func() []Tuning { return slices.Clip(v.makeVariants(m, planes, rows, direct)) })
 }
 
-// variantsKey is all that the ways to divide a product depend on.
+// variantsKey has everything that the variants of a product depend on.
 type variantsKey struct {
 	vectors Vectors // without the sum
 	summed  bool
@@ -349,7 +349,7 @@ func (v Vectors) makeVariants(m Machine, planes int, rows []int, direct bool) []
 	return all
 }
 
-// among are the ways of two kinds, the default of both first.
+// among joins two lists of variants, the defaults of both first.
 func among(first, second []Tuning) []Tuning {
 	if len(first) == 0 || len(second) == 0 {
 		return append(first, second...)
@@ -357,8 +357,8 @@ func among(first, second []Tuning) []Tuning {
 	return slices.Concat(first[:1], second[:1], first[1:], second[1:])
 }
 
-// launch fills in what is common to the kernels of matvec.metal and, for tunings that say so, of stream.metal. kernel
-// is what follows the file's name in that of the kernel.
+// launch returns the dispatch of a kernel of matvec.metal, or of stream.metal for a streamed tuning. kernel is the part
+// of the kernel's name that follows the name of the file.
 func (v Vectors) launch(t Tuning, kernel string, planes int, rows []int, more []Define,
 	of func(l Launch, block int, s Sizes) *Case) (Launch, error) {
 	var l Launch
@@ -385,7 +385,7 @@ func (v Vectors) launch(t Tuning, kernel string, planes int, rows []int, more []
 	return l, nil
 }
 
-// divided is the dispatch of a product that is not streamed, and the number of rows of a threadgroup.
+// divided returns the dispatch of a product that is not streamed, and the number of rows of a threadgroup.
 func (v Vectors) divided(t Tuning, planes int, rows []int) (l Launch, block int, err error) {
 	l = Launch{File: "matvec", Kernel: "matvec"}
 	if v.Sum != nil {
@@ -405,9 +405,9 @@ func (v Vectors) divided(t Tuning, planes int, rows []int) (l Launch, block int,
 	return l, t.block(), nil
 }
 
-// defines are those of all kernels of products of vectors.
+// defines returns the definitions of all kernels for products of vectors.
 func (v Vectors) defines() []Define {
-	const more = 36 // at most in most kernels, which append to these
+	const more = 36 // capacity for the definitions that kernels append
 	return append(slices.Grow(v.Format.defines(), more),
 		define("MATVEC_K", v.K, "MATVEC_M", v.M, "MATVEC_NORM", int(v.Norm), "MATVEC_EPS", v.Eps)...)
 }
@@ -417,7 +417,7 @@ func (v Vectors) matvecDefines(t Tuning, rows ...int) []Define {
 	out := append(v.defines(), define("MATVEC_ROWS", t.Rows, "MATVEC_LANES", t.Lanes, "MATVEC_SPLIT",
 		t.Split, "MATVEC_SETS", t.Sets,
 		"MATVEC_BYTES", t.Bytes, "MATVEC_CHUNK", t.Chunk, "MATVEC_PERMUTE", t.Permute, "MATVEC_ALIGNED", aligned)...)
-	if t.Direct { // the others keep their keys
+	if t.Direct { // defined only then, so that the keys of other kernels do not change
 		out = append(out, define("MATVEC_DIRECT", true)...)
 	}
 	return out

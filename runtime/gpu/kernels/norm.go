@@ -6,39 +6,39 @@ import (
 	"math"
 )
 
-// RMSNorm is RMS normalization of rows with what stands around it in a block:
+// RMSNorm is the RMS norm of rows with the operations around it in a transformer block:
 //
 //	v = x;  v = v/rms(v)·pre;  v = v + residual;  v = v·scale;  sum = v;  out = v/rms(v)·weight·activation(gate)
 //
-// each part where it is asked for; rms(v) = √(mean(v²) + eps).
+// Each part can be left out; rms(v) = √(mean(v²) + eps).
 type RMSNorm struct {
 	// N is the length of a row, Heads the number of rows of a token.
 	N, Heads int
-	// X are the rows of x; the other operands but gate are dense.
+	// X is the layout of x. The other operands, except for gate, are dense.
 	X Rows
-	// Pre is the dtype of the first weight; None leaves the first normalization out.
+	// Pre is the dtype of the weight of the first norm; None: there is no first norm.
 	Pre    DType
 	PreEps float32
-	// Add adds residual.
+	// Add says that residual is added.
 	Add bool
-	// Scale is the dtype of scale [1].
+	// Scale is the dtype of scale [1]; None: there is none.
 	Scale DType
-	// Sum says that v is written before the normalization, SumOnly that there is no out.
+	// Sum says that v is written before the second norm. SumOnly says that there is no out.
 	Sum, SumOnly bool
-	// Weight is the dtype of the weight; None normalizes without one.
+	// Weight is the dtype of the second norm's weight; None: it has no weight.
 	Weight DType
 	Eps    float32
-	// Gated multiplies with Activation of gate, whose rows are Gates.
+	// Gated says that the result is multiplied by Activation of gate, whose layout is Gates.
 	Gated      bool
 	Activation Activation
 	Gates      Rows
-	// Unaligned says that x, residual or gate does not begin at a multiple of 16 bytes.
+	// Unaligned says that x, residual or gate starts at an offset that is not a multiple of 16 bytes.
 	Unaligned bool
-	// Simdgroups share a row, up to 32; 0 is for a choice by N.
+	// Simdgroups is the number of simdgroups that share a row, up to 32; 0 stands for a choice by N.
 	Simdgroups int
 }
 
-// vec is the number of elements that a thread reads at once.
+// vec returns the number of elements that a thread reads at once.
 func (n RMSNorm) vec() int {
 	x, gates := n.X.or(n.Heads, n.N), n.Gates.or(n.Heads, n.N)
 	if n.Unaligned || (n.N|x.Token|x.Row|gates.Token|gates.Row)%4 != 0 {
@@ -53,7 +53,7 @@ func (n RMSNorm) vec() int {
 func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	simdgroups := n.Simdgroups
 	if simdgroups == 0 {
-		// As few reads of a thread as there can be, which are under way together.
+		// As few reads of a thread as possible, so that all of them are in flight together.
 		simdgroups = 1
 		if units := n.N / n.vec(); n.N > 512 {
 			simdgroups = ceil(ceil(units, ceil(units, 1024)), 32)
@@ -88,7 +88,7 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	}, nil
 }
 
-// Reference computes what the kernel does; operands that are not asked for are nil.
+// Reference computes what the kernel computes. Operands that it does not have are nil.
 func (n RMSNorm) Reference(tokens int, x, pre, residual []float32, scale float32, weight, gate, sum, out []float32) {
 	xs, gates := n.X.or(n.Heads, n.N), n.Gates.or(n.Heads, n.N)
 	v := make([]float64, n.N)
@@ -130,7 +130,7 @@ func (n RMSNorm) Reference(tokens int, x, pre, residual []float32, scale float32
 	}
 }
 
-// inverseRMS is 1/√(mean(v²) + eps).
+// inverseRMS returns 1/√(mean(v²) + eps).
 func inverseRMS(v []float64, eps float32) float64 {
 	var squares float64
 	for _, x := range v {

@@ -1,7 +1,6 @@
 package kernels
 
-// Prelude is the text that stands before every kernel of a target. Tests of hosts put kernels of their own
-// behind it.
+// Prelude returns the source that precedes every kernel of a target. Tests of hosts append kernels of their own.
 func Prelude(t Target) string {
 	return string(mustRead(preludes[t])) + string(mustRead("prelude/common.h"))
 }

@@ -6,10 +6,10 @@ import (
 	"math"
 )
 
-// Reduction is what Reduce makes of a row.
+// Reduction is what Reduce computes of a row.
 type Reduction int
 
-// The reductions. The places of extrema are those of the first.
+// The reductions. The index of an extremum is that of its first occurrence.
 const (
 	SumOf Reduction = iota
 	MeanOf
@@ -19,7 +19,7 @@ const (
 	ArgMinOf
 )
 
-// Reduce reduces rows of N numbers, Heads of them to a token, or makes their softmax.
+// Reduce reduces rows of N numbers, Heads rows to a token, or computes their softmax.
 type Reduce struct {
 	Kind     Reduction
 	N, Heads int
@@ -61,7 +61,7 @@ func (r Reduce) SoftmaxLaunch(tokens int) (Launch, error) {
 	return l, err
 }
 
-// Reference computes what the kernel does; places are numbers.
+// Reference computes what the kernel computes; indices are returned as numbers.
 func (r Reduce) Reference(tokens int, x, out []float32) {
 	rows := r.X.or(r.Heads, r.N)
 	for i := range out[:tokens*r.Heads] {
@@ -86,8 +86,8 @@ func (r Reduce) Reference(tokens int, x, out []float32) {
 	}
 }
 
-// before reports whether v is the extremum of v and of another number, which is before it in the row. A NaN is one if
-// the extremum is asked for, and none if its place is.
+// before reports whether v replaces the extremum found so far, other, which comes earlier in the row. A NaN counts as
+// the extremum if its value is asked for, and never if its index is.
 func (r Reduce) before(v, other float32) bool {
 	switch {
 	case v != v || other != other:
@@ -98,7 +98,7 @@ func (r Reduce) before(v, other float32) bool {
 	return v > other
 }
 
-// ReferenceSoftmax computes what the softmax kernel does.
+// ReferenceSoftmax computes what the softmax kernel computes.
 func (r Reduce) ReferenceSoftmax(tokens int, x, y []float32) {
 	rows := r.X.or(r.Heads, r.N)
 	for i := range tokens * r.Heads {
@@ -116,8 +116,8 @@ func (r Reduce) ReferenceSoftmax(tokens int, x, y []float32) {
 	}
 }
 
-// Gather takes rows of a table [Rows, N] by Each numbers to a token. Negative numbers count from the end; what
-// lies outside is the first or the last row.
+// Gather reads rows of a table [Rows, N] by index, Each rows to a token. Negative indices count from the end; indices
+// outside are clamped.
 type Gather struct {
 	N, Rows, Each int
 	// Table and Out are F32 or BF16, Index is I32 or I64.

@@ -2,14 +2,14 @@ package kernels
 
 import "sync"
 
-// remembered keeps what was made for a key. The layers of a model are alike, and every one of them asks for the ways to
-// divide the same products, some hundred to a product. There are as many keys as models have products.
+// remembered caches values by key. The layers of a model are alike, and each asks for the variants of the same
+// products, some hundred to a product. There are as many keys as models have different products.
 type remembered[K comparable, V any] struct {
 	mu   sync.Mutex
 	made map[K]V
 }
 
-// of gives what make makes for a key, which it does once. Callers must not change it.
+// of returns the value of a key. make computes it on first use. Callers must not change it.
 func (r *remembered[K, V]) of(key K, make func() V) V {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,19 +2,19 @@ package kernels
 
 import "fmt"
 
-// What a threadgroup asks for at least whose strips are held, in bytes, so that a multiprocessor of Hopper, with 228
-// KB, has room for no second one of the same kernel where it has several strips, and beside such a one for one of a
-// kernel that has one.
+// The least threadgroup memory, in bytes, that a launch with resident strips asks for. A multiprocessor of Hopper has
+// 228 KB. With largeResident, for threadgroups with several strips, it has no room for a second threadgroup of the same
+// kernel. With smallResident, for those with one strip, it has room for one beside such a large one.
 const (
 	largeResident = 116 << 10
 	smallResident = 88 << 10
 )
 
-// leastHeld is the size of codes from which on holding them is worth measuring on a machine: of a smaller product
-// little is waited for.
+// leastResident returns the size in bytes of a product's codes from which on resident weights are worth measuring on a
+// machine. Smaller products gain little.
 func leastResident(m Machine) int { return m.TransferLeast / 16 }
 
-// checkHeld says why there is no such kernel, of a product that can be streamed else.
+// checkResident returns an error where a product that could be streamed cannot have resident weights.
 func (s streamed) checkResident() error {
 	switch {
 	case s.Sum != nil:
@@ -31,7 +31,7 @@ func (s streamed) checkResident() error {
 	return nil
 }
 
-// heldMemory is what RESIDENT_MEMORY in prelude/resident.h is.
+// residentMemory returns RESIDENT_MEMORY of prelude/resident.h, in bytes.
 func (s streamed) residentMemory() int {
 	row := s.K*s.Bits/8 + s.affine()
 	if s.piece == 0 {
@@ -40,7 +40,7 @@ func (s streamed) residentMemory() int {
 	return ceil(s.working(), 128)*128 + s.Stages*16*row
 }
 
-// asked is the memory that the launch asks for.
+// asked returns the threadgroup memory that the launch asks for, in bytes.
 func (s streamed) asked() int {
 	switch {
 	case !s.Resident:
@@ -51,13 +51,14 @@ func (s streamed) asked() int {
 	return max(s.memory(), smallResident)
 }
 
-// heldRoom is the number of threadgroups that are to have registers on a multiprocessor: 2 of twelve simdgroups.
+// residentRoom returns the number of threadgroups for which a multiprocessor must have registers: 24 simdgroups, such
+// as 2 threadgroups of twelve.
 func (s streamed) residentRoom() int { return max(1, 24*32/s.threads()) }
 
-// heldSimdgroups are the numbers of simdgroups worth measuring, the best first.
+// residentSimdgroups are the numbers of simdgroups worth measuring, the best first.
 var residentSimdgroups = []int{8, 7, 6, 5, 4, 16}
 
-// holds are the ways worth measuring to hold a product's strips on a machine.
+// residentTunings returns the variants with resident weights worth measuring on a machine.
 func (s streamed) residentTunings(m Machine) (out []Tuning) {
 	if !s.worth(m, leastResident(m)) {
 		return nil
@@ -72,11 +73,12 @@ func (s streamed) residentTunings(m Machine) (out []Tuning) {
 	return out
 }
 
-// fits reports whether what is held takes at most so much memory, and what is asked for is there on a machine, with
-// more beside it.
+// fits reports whether the threadgroup memory is at most most bytes, and whether the machine has more bytes beside what
+// the launch asks for.
 func (s streamed) fits(m Machine, most, more int) bool {
 	return s.memory() <= most && s.asked()+more <= m.TransferMemory
 }
 
-// mostHeld is the memory beside which a kernel of one strip has room.
+// mostResident is the largest threadgroup memory, in bytes, beside which a kernel with one strip still has room on a
+// multiprocessor.
 const mostResident = 228<<10 - smallResident - 4<<10

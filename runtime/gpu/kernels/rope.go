@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// RopeAngles makes the table of angles that Rope reads: (cos, sin) of (position + t)·Scale·inverse[i], for the
-// reciprocals of the Dims/2 frequencies; 0 leaves a pair as it is. One table serves all layers of a call.
+// RopeAngles computes the table of angles that Rope reads: (cos, sin) of (position + t)·Scale·inverse[i], where inverse
+// has the reciprocals of the Dims/2 frequencies; 0 leaves a pair unrotated. All layers of a call share one table.
 type RopeAngles struct {
 	Dims  int
 	Scale float32
@@ -36,7 +36,7 @@ func (r RopeAngles) Reference(tokens, position int, inverse, angles []float32) {
 	}
 }
 
-// RowAngles is RopeAngles of rows that have a position each: (cos, sin) of position·Scale·inverse[i].
+// RowAngles is RopeAngles for rows that have a position each: (cos, sin) of position·Scale·inverse[i].
 type RowAngles struct {
 	Dims  int
 	Scale float32
@@ -57,41 +57,41 @@ func (r RowAngles) Reference(positions []int32, inverse, angles []float32) {
 	}
 }
 
-// HeadNorm is what happens to a head before it is rotated.
+// HeadNorm is the norm of a head before it is rotated.
 type HeadNorm int
 
-// The normalizations of a head: none, RMS, RMS and the weight.
+// The norms of a head: none, RMS without a weight, RMS with a weight.
 const (
 	NoHeadNorm HeadNorm = iota
 	PlainHeadNorm
 	WeightedHeadNorm
 )
 
-// Rope rotates the heads of queries and keys (Su et al., RoFormer, 2021), after their normalization where there
-// is one, and writes keys and values to their caches. Without KVHeads it rotates queries alone.
+// Rope rotates the heads of queries and keys (Su et al., RoFormer, 2021), after their norm if they have one, and writes
+// keys and values to their caches. Without KVHeads it only rotates queries.
 type Rope struct {
 	// D is the width of a head, a multiple of 32. The first Dims of it are rotated, in pairs (i, i + Dims/2),
 	// or (2i, 2i+1) where Traditional.
 	D, Dims         int
 	Traditional     bool
 	QHeads, KVHeads int
-	// Q, K and V are the heads of the operands: parts of one projection, or of several.
+	// Q, K and V are the layouts of the operands, which may be parts of one projection.
 	Q, K, V             Rows
 	QNorm, KNorm, VNorm HeadNorm
 	Eps                 float32
 	// Weight is the dtype of the weights of the norms.
 	Weight DType
-	// Cache is the dtype of the caches, Slots their number of positions; Ring says that position p lies in
-	// slot p mod Slots.
+	// Cache is the dtype of the caches, Slots their number of positions. Ring says that position p lies in slot p mod
+	// Slots.
 	Cache DType
 	Slots int
 	Ring  bool
-	// Blocks say where the positions of rows of many sequences lie, in caches in blocks; their Rows are 0 for none.
-	// Their Cache is that of Rope.
+	// Blocks says where the positions of rows of many sequences lie in block-wise caches. Its Rows is 0 where caches
+	// are not block-wise. Its Cache is that of Rope.
 	Blocks Blocks
 }
 
-// ropeSimdgroups is the number of heads that a threadgroup takes.
+// ropeSimdgroups is the number of heads of a threadgroup.
 const ropeSimdgroups = 4
 
 func (r Rope) defines() []Define {
@@ -159,7 +159,7 @@ func (r Rope) Reference(tokens, position int, q, k, v, qWeight, kWeight, angles,
 	}, q, k, v, qWeight, kWeight, angles, qOut, kCache, vCache)
 }
 
-// ReferenceInBlocks computes what the kernel does with Blocks, in caches of so many units.
+// ReferenceInBlocks computes what the kernel computes with Blocks, in caches of units units.
 func (r Rope) ReferenceInBlocks(units int, positions, sequences, blocks []int32, q, k, v, qWeight, kWeight, angles,
 	qOut, kCache, vCache []float32) {
 	r.reference(len(positions), units*r.Blocks.Rows, func(t int) int {
@@ -170,8 +170,8 @@ func (r Rope) ReferenceInBlocks(units int, positions, sequences, blocks []int32,
 	}, q, k, v, qWeight, kWeight, angles, qOut, kCache, vCache)
 }
 
-// reference computes what the kernel does; place is the row of a head's cache, of slots of them, that a token's keys
-// and values go to, below 0 for none.
+// reference computes what the kernel computes. place returns the row of a head's cache, out of slots rows, for a
+// token's keys and values; it is negative where they are not written.
 func (r Rope) reference(tokens, slots int, place func(t int) int, q, k, v, qWeight, kWeight, angles, qOut,
 	kCache, vCache []float32) {
 	head := make([]float64, r.D)
@@ -226,7 +226,7 @@ func (r Rope) reference(tokens, slots int, place func(t int) int, q, k, v, qWeig
 	}
 }
 
-// CacheWrite writes rows to positions of a cache [Heads, Slots, D], as they are.
+// CacheWrite copies rows to positions of a cache [Heads, Slots, D].
 type CacheWrite struct {
 	D, Heads int
 	X        Rows

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Router chooses the experts of tokens: of logits [T, Experts] the Top largest, in the order of top_k.
+// Router chooses the experts of tokens: the Top largest of logits [T, Experts], in the order of top_k.
 type Router struct {
 	Experts, Top int
 	// Logits says that scores are the logits themselves, not their softmax over all experts.
 	Logits bool
-	// Normalize divides the scores of a token by their sum; Scale multiplies them (1 for none).
+	// Normalize says that the scores of a token are divided by their sum. Scale multiplies them (1 for none).
 	Normalize bool
 	Scale     float32
-	// Scales is the type of numbers, one for each expert, by which its score is multiplied; None for none.
+	// Scales is the dtype of the factors of scores, one for each expert; None for no factors.
 	Scales DType
 }
 
@@ -32,7 +32,8 @@ func (r Router) Launch(tokens int) (Launch, error) {
 	}, nil
 }
 
-// check says why experts cannot be chosen among at most most.
+// check returns an error where a kernel cannot choose among the experts. most is the largest number of experts that it
+// can choose among.
 func (r Router) check(most int) error {
 	if r.Experts < 1 || r.Experts > most || r.Top < 1 || r.Top > min(32, r.Experts) {
 		return fmt.Errorf("router: the %d largest of %d experts, want at most 32 of at most %d", r.Top, r.Experts, most)
@@ -43,7 +44,7 @@ func (r Router) check(most int) error {
 	return nil
 }
 
-// defines are those of prelude/router.h.
+// defines returns the definitions of prelude/router.h.
 func (r Router) defines() []Define {
 	list := define("ROUTER_EXPERTS", r.Experts, "ROUTER_TOP", r.Top, "ROUTER_SOFTMAX", !r.Logits,
 		"ROUTER_NORMALIZE", r.Normalize,
@@ -54,7 +55,7 @@ func (r Router) defines() []Define {
 	return list
 }
 
-// Reference computes what the kernel does for len(logits)/Experts tokens. Without Scales scales is not read.
+// Reference computes what the kernel computes, for len(logits)/Experts tokens. scales is not read without Scales.
 func (r Router) Reference(logits, scales []float32, experts []int32, scores []float32) {
 	for t := range len(logits) / r.Experts {
 		row := logits[t*r.Experts : (t+1)*r.Experts]
@@ -78,7 +79,7 @@ func (r Router) Reference(logits, scales []float32, experts []int32, scores []fl
 			}
 			return math.Exp(float64(row[at]) - float64(row[order[0]]))
 		}
-		of := order // which scores are divided by the sum of
+		of := order // scores are divided by the sum of these
 		if r.Normalize {
 			of = order[:r.Top]
 		}

@@ -7,24 +7,25 @@ import (
 	"slices"
 )
 
-// Sample chooses a token of logits [Vocab] with the Gumbel-max trick: the first of the largest logit/temperature +
-// noise among those that top-k and then top-p keep, or of the largest logits where the temperature is not above 0.
-// The noise is made of MLX's random words for a seed, as ir/eval has it; for equal logits the tokens are equal, but
-// where two of them are closer than the last bit of a logarithm or of a probability. NaNs are never chosen.
+// Sample chooses a token by logits [Vocab] with the Gumbel-max trick: the first of the largest logit/temperature +
+// noise among the tokens that top-k and then top-p keep, or of the largest logits where the temperature is not above 0.
+// The noise comes from MLX's random words for a seed, as in ir/eval. For equal logits the tokens are equal to the
+// reference's, except where two candidates are closer than the last bit of a logarithm or of a probability. A NaN is
+// never chosen.
 type Sample struct {
 	Vocab int
-	// Greedy is the argmax: there is no temperature.
+	// Greedy says that there is no temperature: the token is the argmax.
 	Greedy bool
-	// Filters says that there are top_k, top_p and a seed. Without, the temperature is at least 1e-6, the noise
-	// −log(−log(u + 1e-20) + 1e-20), and the key of the random words is given.
+	// Filters says that there are top_k, top_p and a seed. Without filters the temperature is at least 1e-6, the noise
+	// is −log(−log(u + 1e-20) + 1e-20), and the key of the random words is an input.
 	Filters bool
-	// Rows is the number of rows of logits that the runtime's own sampler draws from, each with settings of its own; 0
-	// for the one row of a sampling head. MinP says that it has min_p. It has filters.
+	// Rows is the number of rows of logits that the runtime's own sampler draws from, each with its own settings; 0 for
+	// a sampling head, which has one row. MinP says that there is min_p. The runtime's sampler has filters.
 	Rows int
 	MinP bool
 }
 
-// Parts of the vocabulary, and the logits of each.
+// Parts returns the number of parts of the vocabulary, and the number of logits of each.
 func (s Sample) Parts() (parts, each int) {
 	each = max(32, ceil(ceil(s.Vocab, 1024), 32)*32)
 	return ceil(s.Vocab, each), each
@@ -32,7 +33,7 @@ func (s Sample) Parts() (parts, each int) {
 
 const sampleSimdgroups = 8
 
-// maxSampleRows is the most rows that one launch draws from.
+// maxSampleRows is the largest number of rows that one launch draws from.
 const maxSampleRows = 1 << 12
 
 // Launches are the dispatches; without Filters the second is not needed.
@@ -73,10 +74,10 @@ func (s Sample) Launches() (part, collect, choose Launch, err error) {
 	return part, collect, choose, nil
 }
 
-// sampleShift keeps the noise of the sampler without filters finite.
+// sampleShift keeps the noise finite for the sampler without filters.
 const sampleShift = 1e-20
 
-// Reference chooses the token of a row with full sorts. The key is that of a seed, or the one given.
+// Reference chooses the token of a row with full sorts. With a seed the key is computed from it, else Draw.Key is used.
 func (s Sample) Reference(d Draw) int {
 	logits, temperature, topK, topP, key := d.Logits, d.Temperature, d.TopK, d.TopP, d.Key
 	shift := 0.0

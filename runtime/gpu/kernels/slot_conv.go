@@ -2,16 +2,15 @@ package kernels
 
 import "fmt"
 
-// SlotConv is a Conv in a call of several sequences, each with its state in a slot of a pool: slot_conv of the IR.
-// Rows are rounded as the state stores them before those behind them see them. Reset is NoReset.
+// SlotConv is a Conv in a call of several sequences, each with its state in a slot of a pool: the operation slot_conv.
+// Rows are rounded to the dtype of the state before later rows see them. Reset is NoReset.
 type SlotConv struct {
 	Conv
 	// Entries is the number of sequences that the table has room for.
 	Entries int
 }
 
-// slotGroups is the number of threadgroups that take sequences, of which a call of so many rows has as many as there
-// are rows at most.
+// slotGroups returns the number of threadgroups that take sequences. A call has at most as many sequences as rows.
 func slotGroups(entries, rows int) int { return min(entries, rows) }
 
 func slotEntriesError(entries int) error {
@@ -42,8 +41,8 @@ func (c SlotConv) Reference(x, w []float32, entries, writes []int32, state, y []
 	})
 }
 
-// eachSlot calls step for every row of every sequence, with the state of the sequence, which step changes, and stores
-// that where the tables say.
+// eachSlot calls step for every row of every sequence, with the state of the sequence, which step updates. It stores
+// the state where the tables say so.
 func eachSlot(entries, writes []int32, pool []float32, size int, step func(row int, state []float32)) {
 	state := make([]float32, size)
 	for ; len(entries) >= 3; entries = entries[3:] {

@@ -6,18 +6,18 @@ import (
 	"math"
 )
 
-// SlotDelta is a Delta in a call of several sequences, each with its state in a slot of a pool: slot_delta_rule of
-// the IR. A state in bf16 is rounded after every row. Reset is NoReset.
+// SlotDelta is a Delta in a call of several sequences, each with its state in a slot of a pool: the operation
+// slot_delta_rule. A state in bf16 is rounded after every row. Reset is NoReset.
 type SlotDelta struct {
 	Delta
 	// Entries is the number of sequences that the table has room for.
 	Entries int
-	// Most is the number of rows of a sequence that StepLaunch takes; those of more are left to Launches. 0 stands
-	// for all.
+	// Most is the largest number of rows of a sequence that StepLaunch takes. Launches takes longer sequences. 0 stands
+	// for no limit.
 	Most int
 }
 
-// slotRows is the number of rows that a threadgroup of slot_delta looks through for those of no sequence.
+// slotRows is the number of rows in which a threadgroup of slot_delta looks for rows of no sequence.
 const slotRows = 32
 
 func (d SlotDelta) slotDefines() []Define {

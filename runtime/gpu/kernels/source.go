@@ -11,28 +11,27 @@ import (
 //go:embed *.metal *.entry.h prelude/*.h prelude/metal/port.h prelude/cuda/port.h prelude/cpu prelude/lint/include
 var files embed.FS
 
-// Target is what a kernel's text is made for.
+// Target is a language and compiler that sources are made for.
 type Target int
 
 // The targets.
 const (
-	// Metal is for newLibraryWithSource, with Metal 3.1 or later and math mode safe.
+	// Metal is Metal's newLibraryWithSource, with Metal 3.1 or later and math mode safe.
 	Metal Target = iota
-	// CUDA is for NVRTC with NVRTCOptions.
+	// CUDA is NVRTC with NVRTCOptions.
 	CUDA
-	// CPU is for a C++17 compiler, as part of a shared object that is linked against the emulator of
-	// EmulatorFiles.
+	// CPU is a C++17 compiler; the result is part of a shared object that is linked with the emulator of EmulatorFiles.
 	CPU
 )
 
 var preludes = map[Target]string{Metal: "prelude/metal/port.h", CUDA: "prelude/cuda/port.h", CPU: "prelude/cpu/port.h"}
 
-// NVRTCOptions are the options of NVRTC besides --gpu-architecture: helpers carry no __device__, and
-// attributes of Metal are unknown.
+// NVRTCOptions are the options of NVRTC besides --gpu-architecture. Helpers have no __device__, and warnings about
+// Metal's attributes are off.
 var NVRTCOptions = []string{"--device-as-default-execution-space", "--std=c++14", "--diag-suppress=1097,550,177"}
 
-// EmulatorFiles are emulator.h and emulator.cc: what a kernel that is compiled for CPU includes, and what it
-// is linked against. A kernel is started by emulator_launch.
+// EmulatorFiles returns emulator.h and emulator.cc: the header that a kernel for CPU includes, and the source that it
+// is linked with. emulator_launch starts a kernel.
 func EmulatorFiles() map[string][]byte {
 	out := map[string][]byte{}
 	for _, name := range []string{"emulator.h", "emulator.cc"} {
@@ -41,7 +40,7 @@ func EmulatorFiles() map[string][]byte {
 	return out
 }
 
-// LintFiles are the headers that a text for Metal includes, for a clang that reads it as C++ for OpenCL.
+// LintFiles returns headers that let clang, in its mode for C++ for OpenCL, read a source for Metal.
 func LintFiles() map[string][]byte {
 	out := map[string][]byte{}
 	for _, name := range []string{"metal_stdlib", "metal_simdgroup", "metal_simdgroup_matrix"} {
@@ -50,7 +49,7 @@ func LintFiles() map[string][]byte {
 	return out
 }
 
-// EntryName is the name of a kernel's function in a compiled library of the target.
+// EntryName returns the name of the kernel's function in a compiled library of the target.
 func (l Launch) EntryName(t Target) string {
 	if t == Metal {
 		return l.Kernel
@@ -58,8 +57,8 @@ func (l Launch) EntryName(t Target) string {
 	return l.Kernel + "_entry"
 }
 
-// Source is the whole text that is compiled for a launch on a target: its definitions, the prelude, the
-// kernel's text and, but for Metal, the entry.
+// Source returns the complete source of a launch for a target: definitions, prelude, the kernel's source and, except
+// for Metal, its entry point.
 func (l Launch) Source(t Target) (string, error) {
 	text := texts.of(textKey{l.File, t}, func() *text { return newText(l.File, t) })
 	if text.err != nil {
@@ -80,9 +79,9 @@ func (l Launch) Source(t Target) (string, error) {
 	return strings.Join(parts, ""), nil
 }
 
-// text is what the sources of a file's kernels have in common on a target.
+// text is what the sources of all kernels of a file have in common on a target.
 type text struct {
-	head, body string // before the definitions, and behind them
+	head, body string // before and behind the definitions
 	entries    string
 	err        error
 }
@@ -112,8 +111,8 @@ func newText(file string, t Target) *text {
 		entries: string(mustRead(file + ".entry.h"))}
 }
 
-// splitIncludes takes the includes off the head of a kernel's text: "port.h", which comes first and is not
-// listed, and others that stand in prelude/. line is the number of the body's first line.
+// splitIncludes takes the includes from the head of a kernel's source: "port.h", which comes first and is not returned,
+// and others from prelude/. line is the number of the body's first line.
 func splitIncludes(file, text string) (includes []string, body string, line int, err error) {
 	const prefix = "#include \""
 	body = text
@@ -138,7 +137,7 @@ func splitIncludes(file, text string) (includes []string, body string, line int,
 	return includes, body, line, nil
 }
 
-// mustRead reads an embedded file that is there in every build.
+// mustRead returns an embedded file, which exists in every build.
 func mustRead(name string) []byte {
 	b, err := files.ReadFile(name)
 	if err != nil {

@@ -6,29 +6,31 @@ import (
 	"slices"
 )
 
-// Stream is how a product of one vector is divided whose weights are copied to threadgroup memory beside the work,
-// through a ring (prelude/ring.h) or all of them (prelude/resident.h). The zero Stream is a product that is not
-// streamed.
+// Stream says how a product of one vector is divided if its weights are copied to threadgroup memory asynchronously:
+// through a ring (prelude/ring.h), or all of them at once (prelude/resident.h). The zero Stream is a product that is
+// not streamed.
 type Stream struct {
-	// Groups is the number of threadgroups, over which the rows are spread: one for each multiprocessor.
+	// Groups is the number of threadgroups that the rows are spread over: one for each multiprocessor.
 	Groups int
-	// Simdgroups that multiply. With a ring, one more copies; else as many more, at least one, as make them a multiple
-	// of four.
+	// Simdgroups is the number of simdgroups that multiply. With a ring, one more simdgroup copies. With resident
+	// weights the copying simdgroups, at least one, make the total a multiple of four.
 	Simdgroups int
-	// Strip is the number of rows of a stage, of all weights: a multiple of 16.
+	// Strip is the number of rows of a stage, of all weights together: a multiple of 16.
 	Strip int
-	// Columns of a stage, a divisor of all columns and a multiple of 128 for each simdgroup.
+	// Columns is the number of columns of a stage: a divisor of all columns, and a multiple of 128 times the
+	// simdgroups.
 	Columns int
-	// Stages of the ring, at least 2 unless there is one in all; or the strips that are held.
+	// Stages is the number of stages of the ring, at least 2 unless there is only one strip; or the number of resident
+	// strips.
 	Stages int
-	// Apart says that rows are copied one by one, to where they meet different banks of memory; so they are where a
-	// stage has no whole rows.
+	// Apart says that rows are copied one by one, to addresses in different banks of memory. Rows are also copied so if
+	// a stage does not contain whole rows.
 	Apart bool
 	// Resident says that every strip of a threadgroup has a stage of its own.
 	Resident bool
 }
 
-// maxKept is the number of rows whose sums a threadgroup keeps before it finishes them.
+// maxKept is the largest number of rows whose sums a threadgroup stores before it finishes them.
 const maxKept = 192
 
 // streamed is a product that is streamed.
@@ -36,16 +38,17 @@ type streamed struct {
 	Vectors
 	Stream
 	planes int
-	// rows of the weights; of a pair, of one of them.
+	// rows are the numbers of rows of the weights; of a pair, those of one weight.
 	rows []int
-	// piece is the number of columns of a weight, where the rows of several stand side by side; 0 where they are all.
+	// piece is set where a row consists of the rows of several weights: the number of columns of one of them. It is 0
+	// for a single weight.
 	piece int
 }
 
-// strip is the number of rows of each weight in a stage.
+// strip returns the number of rows of each weight in a stage.
 func (s streamed) strip() int { return s.Strip / s.planes }
 
-// unit is the number of rows whose scales take a multiple of 16 bytes.
+// unit returns the smallest number of rows whose scales take a multiple of 16 bytes.
 func (s streamed) unit() int {
 	n := 1
 	for n < 16 && s.ScaleBytes(cmp.Or(s.piece, s.K))*n%16 != 0 {
@@ -54,7 +57,8 @@ func (s streamed) unit() int {
 	return n
 }
 
-// room is the number of threadgroups that a multiprocessor has memory for, 1 or 2: so many are to have registers.
+// room returns the number of threadgroups, 1 or 2, that a multiprocessor has memory for. It must have registers for as
+// many.
 func (s streamed) room() int {
 	if s.Resident {
 		return s.residentRoom()
@@ -65,13 +69,13 @@ func (s streamed) room() int {
 	return 1
 }
 
-// covered is the number of rows that the first threadgroups make.
+// covered returns the number of rows that the first groups threadgroups compute.
 func (s streamed) covered(groups int) int {
 	unit := s.unit()
 	return min(ceil(s.all(), unit)*groups/s.Groups*unit, s.all())
 }
 
-// most is the number of rows of a threadgroup at most.
+// most returns the largest number of rows of a threadgroup.
 func (s streamed) most() int { return ceil(ceil(s.all(), s.unit()), s.Groups) * s.unit() }
 
 func (s streamed) all() int {
@@ -82,7 +86,7 @@ func (s streamed) all() int {
 	return n
 }
 
-// stage is the number of bytes of a stage.
+// stage returns the number of bytes of a stage.
 func (s streamed) stage() int {
 	pitch := s.Columns * s.Bits / 8
 	if s.Columns != s.K || s.Apart {
@@ -91,7 +95,8 @@ func (s streamed) stage() int {
 	return s.Strip * pitch
 }
 
-// between is STREAM_BETWEEN in prelude/stream.h: the bytes between rows that meet different banks.
+// between returns STREAM_BETWEEN of prelude/stream.h: the padding in bytes between rows, which puts them in different
+// banks.
 func (s streamed) between() int {
 	if s.Bits == 4 {
 		return 64
@@ -99,7 +104,7 @@ func (s streamed) between() int {
 	return 16
 }
 
-// affine is the number of bytes of a row's scales and biases.
+// affine returns the number of bytes of a row's scales and biases.
 func (s streamed) affine() int {
 	if s.Symmetric {
 		return s.ScaleBytes(s.K)
@@ -107,18 +112,18 @@ func (s streamed) affine() int {
 	return 2 * s.ScaleBytes(s.K)
 }
 
-// shelves is the number of bytes of the scales and biases of all strips that stages are of.
+// shelves returns the number of bytes of the scales and biases of all strips that can be in the ring at once.
 func (s streamed) shelves() int {
 	segments := s.K / s.Columns
 	return s.Strip * s.affine() * (1 + (s.Stages+segments-2)/segments)
 }
 
-// working is the number of bytes of the vector's digits and of the sums.
+// working returns the number of bytes of the vector's digits and of the sums.
 func (s streamed) working() int {
 	return s.K*3 + s.K/8 + s.K/16 + 32 + s.planes*s.Simdgroups*s.kept()*4
 }
 
-// kept is the number of rows whose sums are kept.
+// kept returns the number of rows whose sums are stored before they are finished.
 func (s streamed) kept() int {
 	if s.Resident {
 		return s.Stages * s.strip()
@@ -126,7 +131,8 @@ func (s streamed) kept() int {
 	return min(ceil(s.most(), s.Strip)*s.Strip, maxKept)
 }
 
-// threads is the number of a threadgroup: where rows are held, of RESIDENT_SIMDS in prelude/resident.h.
+// threads returns the number of threads of a threadgroup; with resident weights it is 32 times RESIDENT_SIMDS of
+// prelude/resident.h.
 func (s streamed) threads() int {
 	if s.Resident {
 		return ceil(s.Simdgroups+1, 4) * 4 * 32
@@ -134,7 +140,7 @@ func (s streamed) threads() int {
 	return (s.Simdgroups + 1) * 32
 }
 
-// memory is what STREAM_MEMORY in prelude/stream.h is.
+// memory returns STREAM_MEMORY of prelude/stream.h, in bytes.
 func (s streamed) memory() int {
 	if s.Resident {
 		return s.residentMemory()
@@ -142,7 +148,7 @@ func (s streamed) memory() int {
 	return s.Stages*s.stage() + s.shelves() + s.working()
 }
 
-// check says why there is no such kernel.
+// check returns an error where there is no such kernel.
 func (s streamed) check() error {
 	if err := s.Vectors.check(s.K); err != nil {
 		return err
@@ -168,7 +174,7 @@ func (s streamed) check() error {
 	case s.Stages < 2 && (s.most() > s.strip() || s.Columns != s.K || len(s.rows) > 1):
 		return fmt.Errorf("tuning: %d threadgroups with %d stages for %d rows", s.Groups, s.Stages, s.all())
 	}
-	// What is copied begins and ends at a multiple of 16 bytes.
+	// Copies begin and end at multiples of 16 bytes.
 	if slices.ContainsFunc(append([]int{s.strip()}, s.rows...), func(n int) bool { return n%s.unit() != 0 }) {
 		return fmt.Errorf("%v rows of %d columns in strips of %d: scales do not begin at multiples of 16 bytes", s.rows,
 			s.K, s.Strip)
@@ -176,7 +182,7 @@ func (s streamed) check() error {
 	return nil
 }
 
-// launch is the dispatch, and the number of rows of a threadgroup at most.
+// launch returns the dispatch, and the largest number of rows of a threadgroup.
 func (s streamed) launch() (l Launch, block int, err error) {
 	l = Launch{File: "stream", Kernel: "stream"}
 	if err := s.check(); err != nil {
@@ -199,16 +205,17 @@ func (s streamed) launch() (l Launch, block int, err error) {
 	return l, s.most(), nil
 }
 
-// halfMemory is that of a threadgroup beside which the next kernel's has room on a multiprocessor of Hopper, in bytes.
+// halfMemory is the threadgroup memory, in bytes, beside which a threadgroup of the next kernel has room on a
+// multiprocessor of Hopper.
 const halfMemory = 110 << 10
 
-// worth reports whether a machine has what streamed products need, and this one at least so many bytes of codes.
+// worth reports whether a machine can run streamed products, and whether this one has at least least bytes of codes.
 func (s streamed) worth(m Machine, least int) bool {
 	return s.Quantized() && m.TransferMemory > 0 && m.Cores > 0 && s.all()*s.planes*s.K*s.Bits/8 >= least
 }
 
-// streams are the ways worth measuring to stream a product on a machine, the default first, as the command bench found
-// it on an H100.
+// streams returns the variants with a ring worth measuring on a machine. The default comes first; it was found with the
+// command bench on an H100.
 func (s streamed) streams(m Machine) (out []Tuning) {
 	if !s.worth(m, m.TransferLeast) {
 		return nil
@@ -225,7 +232,7 @@ func (s streamed) streams(m Machine) (out []Tuning) {
 		}
 	}
 	simdgroups := []int{8, 7, 14, 6, 4, 16, 9, 12, 5, 3, 2, 1}
-	// Short products do better with rows that are copied one by one, long ones with few copies.
+	// Products with short rows are faster with rows copied one by one, those with long rows with few copies.
 	apart := []bool{s.K <= 4096 && s.most() <= maxKept, false}
 	for _, s.Strip = range []int{16, 32} {
 		for _, s.Apart = range slices.Compact(apart) {
@@ -251,8 +258,8 @@ func (s streamed) streams(m Machine) (out []Tuning) {
 	return out
 }
 
-// columns are two lengths of stages, the better one first: 2048 columns, or whole rows, or the longest parts of them
-// that leave room for several.
+// columns returns two lengths of stages, the better one first: 2048 columns, or whole rows, or the longest parts of
+// rows that leave room for several stages.
 func (s streamed) columns() (out []int) {
 	if s.K%2048 == 0 {
 		out = append(out, 2048)

@@ -2,31 +2,33 @@ package kernels
 
 import "fmt"
 
-// Tuning is how a product of a few vectors with a stored weight is divided. Fields that are 0 are filled in.
+// Tuning says how a product of a few vectors with a stored weight is divided. Zero fields are filled in.
 type Tuning struct {
-	// Rows of a lane; 4 unless there are many vectors.
+	// Rows is the number of rows of a lane; 4 unless there are many vectors.
 	Rows int
-	// Lanes that share rows: 8, 16 or 32. Fewer suit short rows.
+	// Lanes is the number of lanes that share rows: 8, 16 or 32. Fewer suit short rows.
 	Lanes int
-	// Split is the number of simdgroups that share rows, Sets of sets of such simdgroups in a threadgroup.
+	// Split is the number of simdgroups that share rows. Sets is the number of such sets of simdgroups in a
+	// threadgroup.
 	Split, Sets int
-	// Bytes of a row that a lane reads at once: 8, 16 or 32.
+	// Bytes is the number of bytes of a row that a lane reads at once: 8, 16 or 32.
 	Bytes int
-	// Chunk is the number of columns that stand in threadgroup memory at a time.
+	// Chunk is the number of columns that are in threadgroup memory at a time.
 	Chunk int
-	// Permute makes floats of codes of 4 bits by byte permutation, one instruction on NVIDIA.
+	// Permute says that codes of 4 bits are converted to floats with byte permutations, which are one instruction on
+	// NVIDIA.
 	Permute bool
-	// Direct says that nothing stands in threadgroup memory: every lane reads the columns of the vector that it
-	// multiplies. That is for one vector that a few lanes' registers hold, and the norm's weights then begin at a
-	// multiple of 16 bytes.
+	// Direct says that nothing is staged in threadgroup memory: every lane reads the columns of the vector that it
+	// multiplies. It is for one vector that fits into the registers of a few lanes, and requires that the norm's
+	// weights start at a multiple of 16 bytes.
 	Direct bool
-	// Stream, where it is set, divides the product in another way; the other fields mean nothing then.
+	// Stream, if not zero, divides the product in another way. The other fields are not used then.
 	Stream Stream
 }
 
-// Near reports whether t and o differ in one respect: the rows of a lane, the lanes that share a row, with as many sets
-// or simdgroups, the size of the threadgroup, what is read at a time. Streamed ones are all near, and direct ones are
-// near direct ones alone.
+// Near reports whether t and o differ in one respect: the rows of a lane, the lanes that share a row (with the same
+// sets or simdgroups), the size of the threadgroup, or the bytes read at a time. All streamed variants are near each
+// other. Direct variants are near direct ones only.
 func (t Tuning) Near(o Tuning) bool {
 	if t.Stream != (Stream{}) || o.Stream != (Stream{}) {
 		return t.Stream != (Stream{}) && o.Stream != (Stream{})
@@ -53,8 +55,8 @@ func (t Tuning) Near(o Tuning) bool {
 func (t Tuning) block() int   { return t.Rows * (32 / t.Lanes) * t.Sets }
 func (t Tuning) threads() int { return t.Split * t.Sets * 32 }
 
-// tunings are the ways worth measuring to divide a product with rows rows of K columns on a target, the
-// default first. experts is 1, or how many stacked matrices share the columns.
+// tunings returns the variants worth measuring for a product with rows rows of K columns on a target, the default
+// first. experts is 1, or the number of stacked matrices that share the columns.
 func (v Vectors) tunings(target Target, rows, experts int) []Tuning {
 	bytes := v.bytes()
 	columns := bytes * 8 / v.Bits
@@ -79,8 +81,8 @@ func (v Vectors) tunings(target Target, rows, experts int) []Tuning {
 			Permute: first.Permute})
 	}
 	allRows, splits, allSimds := []int{1, 2, 4, 8}, []int{1, 2, 4}, []int{4, 8, 16}
-	// What differs from the default in one respect comes first, for a tuner whose time is short: it compiles some ten
-	// kernels a second.
+	// Variants that differ from the default in one respect come first, since a tuner may have little time: it compiles
+	// some ten kernels a second.
 	for _, rows := range allRows[:3] {
 		try(first.Bytes, rows, first.Split, first.Split*first.Sets)
 	}
@@ -95,7 +97,8 @@ func (v Vectors) tunings(target Target, rows, experts int) []Tuning {
 	for _, simds := range allSimds {
 		try(first.Bytes, first.Rows, first.Split, simds)
 	}
-	// Other numbers of simdgroups make grids that multiprocessors can hold at once, or that are even over them.
+	// Other numbers of simdgroups give grids that multiprocessors can run all at once, or that are distributed evenly
+	// over them.
 	var between []int
 	if target == CUDA {
 		between = []int{6, 12, 10, 5, 7, 9}
@@ -125,19 +128,20 @@ func (v Vectors) tunings(target Target, rows, experts int) []Tuning {
 	return out
 }
 
-// mostDirect is the largest number of columns of the vector and of the rows that a lane has in registers at once.
+// mostDirect is the largest number of columns, of the vector and the rows together, that a lane has in registers at
+// once.
 const mostDirect = 160
 
-// directs are the ways worth measuring to divide a product with rows rows in all of which nothing is staged, the
-// default first. Where there are few rows, the time is that of waiting: for the kernel before, for the vector, for
-// other threads. For NVIDIA only, where kernels start before those before them end, so that all but the vector is there
-// when it comes.
+// directs returns the variants without staging worth measuring for a product with rows rows in all, the default first.
+// If there are few rows, most time is spent waiting: for the kernel before, for the vector, for other threads. They are
+// for NVIDIA only, where a kernel can start before the one before it ends, so that everything but the vector is loaded
+// when the vector arrives.
 func (v Vectors) directs(target Target, planes, rows int) (out []Tuning) {
 	if target != CUDA || rows > 1<<10 || v.K > 1<<12 {
 		return nil
 	}
-	// The fewer columns a lane has side by side, the fewer lines of the cache a read touches. The default takes the
-	// fewest, all of them at once where eight simdgroups suffice, and two rows to a threadgroup.
+	// The fewer columns a lane reads next to each other, the fewer cache lines a read touches. The default has the
+	// fewest columns. It has all of a row at once if eight simdgroups suffice for that, and two rows to a threadgroup.
 	least := max(8, v.Bits)
 	for _, bytes := range []int{least, 2 * least} {
 		for _, rows := range []int{2, 1} {
@@ -155,8 +159,8 @@ func (v Vectors) directs(target Target, planes, rows int) (out []Tuning) {
 	return out
 }
 
-// cuda is the default on NVIDIA, as the command bench found it on an H100 and an H200: few rows a lane, so that many
-// reads are under way on each of some 130 multiprocessors, and rows that are split where there are too few of them.
+// cuda returns the default on NVIDIA, as found with the command bench on an H100 and an H200: few rows a lane, so that
+// many reads are in flight on each of some 130 multiprocessors; and split rows where there are too few rows.
 func (v Vectors) cuda(t Tuning, rows int) Tuning {
 	simds := 16 // of a threadgroup
 	if v.K > 4096 {
@@ -194,19 +198,19 @@ func (v Vectors) cuda(t Tuning, rows int) Tuning {
 	return t
 }
 
-// bytes are what a lane should read at once: 16, or the 32 that eight f32 take.
+// bytes returns the number of bytes that a lane should read at once: 16, or 32 for eight float32.
 func (v Vectors) bytes() int {
 	switch {
 	case v.Bits == 32:
 		return 32
-	case v.Floats && v.Group == 16: // a lane's columns are of one group
+	case v.Floats && v.Group == 16: // the columns of a lane are in one group
 		return 8
 	}
 	return 16
 }
 
-// stageBytes is the threadgroup memory for the vectors: half of what a Metal device has, so that two
-// threadgroups may share a core.
+// stageBytes is the threadgroup memory for the vectors: half of what a Metal device has, so that two threadgroups can
+// share a core.
 const stageBytes = 14 << 10
 
 // tune fills in a tuning and checks it. planes is the number of weights of a lane.
@@ -215,7 +219,7 @@ func (v Vectors) tune(t Tuning, planes, experts int) (Tuning, error) {
 	return t, v.checkTuning(t, planes, experts)
 }
 
-// filled is a tuning with what is not given.
+// filled returns a tuning with zero fields filled in.
 func (v Vectors) filled(t Tuning) Tuning {
 	fill := func(field *int, value int) {
 		if *field == 0 {
@@ -242,7 +246,7 @@ func (v Vectors) filled(t Tuning) Tuning {
 	return t
 }
 
-// checkTuning reports what of a whole tuning no kernel can have.
+// checkTuning returns an error for a complete tuning that no kernel can have.
 func (v Vectors) checkTuning(t Tuning, planes, experts int) error {
 	columns := t.Bytes * 8 / v.Bits
 	switch {
@@ -272,7 +276,7 @@ func (v Vectors) checkTuning(t Tuning, planes, experts int) error {
 	return nil
 }
 
-// checkDirect is checkTuning of what is read without threadgroup memory.
+// checkDirect is checkTuning for tunings without staging.
 func (v Vectors) checkDirect(t Tuning, planes, experts int) error {
 	columns := t.Bytes * 8 / v.Bits
 	all := ceil(v.K, columns*t.Lanes*t.Split) * columns
@@ -285,7 +289,7 @@ func (v Vectors) checkDirect(t Tuning, planes, experts int) error {
 	return nil
 }
 
-// memory is the threadgroup memory that a product takes, in bytes.
+// memory returns the threadgroup memory of a product, in bytes.
 func (v Vectors) memory(t Tuning, planes int) int {
 	columns := t.Bytes * 8 / v.Bits
 	stage := v.M * (columns + 1) * (t.Chunk/columns + 1)

@@ -2,13 +2,13 @@ package kernels
 
 import "fmt"
 
-// UnitCopy copies units of a pool [Outer, Units, Unit], where a unit is so many bytes, one copy behind the other:
-// unit_copy of the IR.
+// UnitCopy copies units of Unit bytes within a pool [Outer, Units, Unit], one copy after the other: the operation
+// unit_copy.
 type UnitCopy struct {
 	Outer, Units, Unit int
 }
 
-// part is the type of what a thread copies of a unit, and its size in bytes.
+// part returns the type of the piece of a unit that a thread copies, and its size in bytes.
 func (u UnitCopy) part() (text string, size int) {
 	switch {
 	case u.Unit%16 == 0:
@@ -19,8 +19,8 @@ func (u UnitCopy) part() (text string, size int) {
 	return "ushort", 2
 }
 
-// Launch is the dispatch. It takes UnitCopyArguments: Pool, and Pairs i32 [copies, 2], of units that are there or
-// negative.
+// Launch returns the dispatch. It takes UnitCopyArguments: Pool, and Pairs i32 [copies, 2] of source and destination
+// units; a pair with a negative number is skipped.
 func (u UnitCopy) Launch() (Launch, error) {
 	text, size := u.part()
 	if u.Outer <= 0 || u.Units <= 0 || u.Unit <= 0 || u.Unit%2 != 0 {
@@ -46,8 +46,8 @@ func (u UnitCopy) Reference(pairs []int32, pool []byte) {
 	}
 }
 
-// newCase is of copies each of which takes what another one left, and one that is none. A self-test has a part of the
-// pool.
+// newCase returns a case with copies whose source is the destination of the copy before, and a skipped one. A self-test
+// has a part of the pool.
 func (u UnitCopy) newCase(s Sizes) *Case {
 	c := newCase(s, 4, 0)
 	l, _ := u.Launch()
@@ -56,7 +56,7 @@ func (u UnitCopy) newCase(s Sizes) *Case {
 	}
 	pairs := make([]int32, 2*c.Tokens)
 	for i := range c.Tokens {
-		from, to := int32(i*2%u.Units), int32((i*2+2)%u.Units) // each takes what the one before it left
+		from, to := int32(i*2%u.Units), int32((i*2+2)%u.Units) // the source is the destination of the copy before
 		switch {
 		case i%4 == 2:
 			from = -1

@@ -11,22 +11,22 @@ type Format struct {
 	// scales and biases [N, K/Group], w = scale·q + bias. 16 is bf16 [N, K] and 32 f32 [N, K], which have
 	// neither.
 	Bits int
-	// Group is 32, 64 or 128 columns, of floats 32 or 16, and divides K.
+	// Group is the number of columns that share a scale: 32, 64 or 128, for float codes 32 or 16. It divides K.
 	Group int
-	// Floats says that codes are floats, e2m1 of 4 bits or e4m3 of 8, with scales of a byte and no biases, which
-	// Symmetric says too: MLX's modes mxfp4 and mxfp8, whose scales are e8m0 of groups of 32, and nvfp4, e4m3 of groups
-	// of 16.
+	// Floats says that codes are floats, e2m1 with 4 bits or e4m3 with 8. Their scales are single bytes, and they have
+	// no biases, so Symmetric is set too. These are MLX's modes mxfp4 and mxfp8, with e8m0 scales of groups of 32, and
+	// nvfp4, with e4m3 scales of groups of 16.
 	Floats bool
-	// F32 says that scales and biases are f32, not bf16.
+	// F32 says that scales and biases are float32; else they are bf16.
 	F32 bool
-	// Symmetric says that there are no biases: bias = −2^(Bits−1)·scale, or 0 of Floats.
+	// Symmetric says that there are no stored biases: bias = −2^(Bits−1)·scale, or 0 with Floats.
 	Symmetric bool
 }
 
 // Quantized reports whether the weight has scales.
 func (f Format) Quantized() bool { return f.Bits < 16 }
 
-// ScaleBytes is the size of the scales of so many columns; biases, where there are some, take as much again.
+// ScaleBytes returns the size in bytes of the scales of columns columns. Biases, where stored, take as much again.
 func (f Format) ScaleBytes(columns int) int {
 	switch {
 	case f.Floats:
@@ -37,7 +37,7 @@ func (f Format) ScaleBytes(columns int) int {
 	return columns / f.Group * 2
 }
 
-// String is for the names of tests and tables.
+// String returns the name of the format in tests and tables.
 func (f Format) String() string {
 	switch f.Bits {
 	case 16:
@@ -61,7 +61,7 @@ func (f Format) String() string {
 	return s
 }
 
-// check says why there is no kernel for rows of K columns; nil if there is one.
+// check returns an error where there is no kernel for rows of K columns.
 func (f Format) check(k int) error {
 	switch {
 	case f.Bits != 4 && f.Bits != 8 && f.Bits != 16 && f.Bits != 32:
@@ -91,17 +91,17 @@ func (f Format) defines() []Define {
 		"WEIGHT_BIASES", !f.Symmetric)
 }
 
-// Weight is a stored weight for the reference implementations.
+// Weight is a stored weight, for the reference implementations.
 type Weight struct {
 	Format
 	N, K int
-	// Words are the codes, or the bf16 or f32 of a dense weight in words of 32 bits.
+	// Words are the codes, or for a dense weight its bf16 or float32 bit patterns, packed in 32-bit words.
 	Words []uint32
-	// Scales and Biases are bf16 or f32 bit patterns; scales of Floats are bytes.
+	// Scales and Biases are bf16 or float32 bit patterns; with Floats, scales are bytes.
 	Scales, Biases []uint32
 }
 
-// At is the element of a row and a column, exact in float64.
+// At returns the element at a row and a column, exact in float64.
 func (w *Weight) At(row, column int) float64 {
 	i := row*w.K + column
 	switch w.Bits {
@@ -126,7 +126,7 @@ func (w *Weight) At(row, column int) float64 {
 	return float64(scale*float64(q)) + bias
 }
 
-// smallFloat is the number of a code e2m1 or e4m3, which of the latter knows no NaN.
+// smallFloat returns the number of an e2m1 or e4m3 code. For e4m3 it knows no NaN.
 func smallFloat(bits int, q uint32) float64 {
 	mantissa, bias := 1, 1
 	if bits == 8 {
