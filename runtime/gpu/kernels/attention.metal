@@ -1,11 +1,11 @@
 #include "port.h"
 #include "attention.h"
-// Attention of one token, its positions divided among blocks (Dao et al., Flash-Decoding, 2023), or of the tokens of a
-// chunk.
+// Attention in fp32: of one token, whose positions are divided into blocks (Dao et al., Flash-Decoding, 2023), or of
+// the tokens of a chunk.
 
-// q [T][HEADS][D]; keys, values [KV_HEADS][SLOTS][D]; part [T][HEADS][BLOCKS][D] and ml [T][HEADS][BLOCKS] of
-// (largest score, sum of weights): sums of a block, relative to its largest score.
-// grid: HEADS / H, BLOCKS, T / Q
+// attention_part computes partial results. q [T][HEADS][D]; keys, values [KV_HEADS][SLOTS][D]; part
+// [T][HEADS][BLOCKS][D] and ml [T][HEADS][BLOCKS] of (largest score, sum of weights): a block's weighted sums of
+// values, relative to its largest score. grid: HEADS / H, BLOCKS, T / Q
 [[max_total_threads_per_threadgroup(ATT_SIMDGROUPS * 32)]]
 kernel void attention_part(device const float* q [[buffer(0)]],
                            device const ATT_T* keys [[buffer(1)]],
@@ -26,7 +26,7 @@ kernel void attention_part(device const float* q [[buffer(0)]],
   const int position = step[STEP_POSITION];
   const int last = position + tokens - 1;
   const int token1 = min(token0 + ATT_Q, tokens) - 1;
-  // the positions that any of the queries sees, and of them those of this block
+  // the positions that any of the queries attends to, and those of them in this block
   const int low = att_visible(position + token0, last).x;
   const int high = position + token1 + 1;
   const int blocks = att_blocks(high - low);
@@ -46,7 +46,7 @@ kernel void attention_part(device const float* q [[buffer(0)]],
     device const float* from = q + (long(min(token0 + r / ATT_H, token1)) * ATT_HEADS + head0 + r % ATT_H) * ATT_D + lane * ATT_VEC;
     UNROLL for (int i = 0; i < ATT_EACH; i++) qv[r * ATT_EACH + i] = from[i / ATT_VEC * (32 * ATT_VEC) + i % ATT_VEC] * ATT_SCALE;
   }
-  // the query and the place among the keys of the lane's score
+  // the number of the lane's query, and its key's number within the group of keys
   const int mine = int(lane) % ATT_SCORES;
   const int2 seen = att_visible(position + min(token0 + mine / ATT_TOKENS / ATT_H, token1), last);
 
@@ -105,8 +105,8 @@ kernel void attention_part(device const float* q [[buffer(0)]],
   }
 }
 
-// part, ml: from attention_part; gate: heads at their strides; out [T][HEADS][D]. SLICES threads share an element.
-// grid: HEADS, T
+// attention_merge combines the blocks. part, ml: from attention_part; gate: heads at their strides; out [T][HEADS][D].
+// SLICES threads share an element. grid: HEADS, T
 [[max_total_threads_per_threadgroup(ATT_SLICES * ATT_D)]]
 kernel void attention_merge(device const float* part [[buffer(0)]],
                             device const float2* ml [[buffer(1)]],
@@ -124,7 +124,7 @@ kernel void attention_merge(device const float* part [[buffer(0)]],
   const int tokens = step[STEP_TOKENS];
   if (t >= tokens) return;
   const int position = step[STEP_POSITION];
-  // as attention_part divided the positions of the token's queries
+  // the same division into blocks as in attention_part
   const int token0 = t / ATT_Q * ATT_Q;
   const int token1 = min(token0 + ATT_Q, tokens) - 1;
   const int blocks = att_blocks(position + token1 + 1 - att_visible(position + token0, position + tokens - 1).x);

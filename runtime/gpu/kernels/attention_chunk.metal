@@ -1,12 +1,13 @@
 #include "port.h"
 #include "rows.h"
-// Attention of the tokens of a chunk over a cache of keys and values in bf16, by tiles (Dao, FlashAttention-2,
-// arXiv:2307.08691). Queries and weights are rounded to bf16, sums are fp32. A simdgroup owns 16 tokens of one
-// query head; the simdgroups of a threadgroup are CHUNK_H heads of one key-value head and CHUNK_ROWS blocks of
-// tokens, so that all read the same keys and values from threadgroup memory. Which positions a token sees:
-// attention.metal. Over blocks (blocks.metal) the tokens are rows of many sequences: a threadgroup takes those of its rows
-// that are of one sequence and lie behind one another, one such run after the other, and leaves short runs to
-// block_attention.metal.
+// Tiled attention of the tokens of a chunk over a cache of keys and values in bf16 (Dao, FlashAttention-2,
+// arXiv:2307.08691). It rounds queries and attention weights to bf16 and adds in fp32. A simdgroup computes 16 tokens
+// of one query head. The simdgroups of a threadgroup have CHUNK_H heads of one key-value head and CHUNK_ROWS blocks of
+// tokens, so that all read the same keys and values from threadgroup memory. attention.metal says which positions a
+// token attends to.
+//
+// With block-wise caches (blocks.metal) the tokens are rows of many sequences. A threadgroup takes its rows run by run,
+// where a run is neighbouring rows of one sequence. It leaves short runs to block_attention.metal.
 #ifndef CHUNK_D
 #define CHUNK_D 64           // width of a head, a multiple of 16
 #define CHUNK_HEADS 1
@@ -36,7 +37,7 @@
 #define CHUNK_LD (CHUNK_D + 8)      // padded rows, so that the rows of a tile lie in different banks
 #define CHUNK_LDV (CHUNK_DV + 8)
 
-// A 16x16 tile of the queries: rows of the block that do not exist repeat the last one.
+// Reads a 16x16 tile of the queries. Rows past the last one of the block repeat it.
 inline void chunk_queries(thread tile_a& a, device const float* q, int rows, uint lane) {
   UNROLL for (short i = 0; i < 4; i++) {
     const short2 at = tile_coord(lane, short(2 * i));
@@ -45,7 +46,7 @@ inline void chunk_queries(thread tile_a& a, device const float* q, int rows, uin
   }
 }
 
-// The row of the cache that a position lies in.
+// Returns the row of the cache that a position lies in.
 inline long chunk_row(device const int* table, int position) {
 #if CHUNK_BLOCK_ROWS
   return long(table[position / CHUNK_BLOCK_ROWS % CHUNK_COLUMNS]) * CHUNK_BLOCK_ROWS + position % CHUNK_BLOCK_ROWS;
@@ -79,7 +80,7 @@ kernel void attention_chunk(device const float* q [[buffer(0)]],
   const int head = int(tg.y) * CHUNK_H + int(sg) % CHUNK_H;
   const int kv_head = int(tg.y) * CHUNK_H / CHUNK_GROUP;
   const int limit = min(block0 + 16 * CHUNK_ROWS, tokens);
-  int start = block0;  // the threadgroup's tokens are those from start on before stop
+  int start = block0;  // the threadgroup's tokens are start to stop - 1
 #if CHUNK_BLOCK_ROWS
   const long cache = long(kv_head) * step[STEP_POSITION] * CHUNK_BLOCK_ROWS * CHUNK_D;
   for (;;) {
@@ -98,14 +99,14 @@ kernel void attention_chunk(device const float* q [[buffer(0)]],
   device const int* table = step;
   {
 #endif
-  const int token0 = min(start + int(sg) / CHUNK_H * 16, stop - 1);  // a block past the end computes the last token, and drops it
+  const int token0 = min(start + int(sg) / CHUNK_H * 16, stop - 1);  // a simdgroup past the end computes the last token and drops the result
   const int rows = min(stop - token0, 16);
   const bool present = start + int(sg) / CHUNK_H * 16 < stop;
   device const bfloat* ck = keys + cache;
   device const bfloat* cv = values + cache + int(tg.z) * CHUNK_DV;
   device const float* cq = q + long(token0) * CHUNK_Q_TOKEN + head * CHUNK_Q_HEAD;
 
-  // the positions that any of the threadgroup's tokens sees
+  // the positions that any of the threadgroup's tokens attends to
   int low = oldest;
   if (CHUNK_WINDOW > 0) low = max(low, position + start - CHUNK_WINDOW + 1);
   const int high = position + stop;
@@ -116,7 +117,7 @@ kernel void attention_chunk(device const float* q [[buffer(0)]],
 #endif
   tile_c o[CHUNK_OUT_TILES];
   UNROLL for (int i = 0; i < CHUNK_OUT_TILES; i++) tile_zero(o[i]);
-  // of the two rows of the tile that a lane has elements of
+  // for the two rows of the tile of which a lane has elements
   float m[2] = {-1e30f, -1e30f};
   float l[2] = {0.0f, 0.0f};
   int from[2];

@@ -1,15 +1,16 @@
 #include "port.h"
 #include "attention.h"
-// Attention of one token, with what comes before it and after: its heads are normalized and rotated (as rope.metal has it),
-// its key and value are written to the caches, and the results of blocks of positions are put together.
+// Attention of one token in one kernel. It normalizes and rotates the token's heads (as rope.metal does), writes its
+// key and value to the caches, attends to the positions in blocks, and merges the results of the blocks.
 //
-// The threadgroups of the blocks attend to positions that earlier calls wrote to the caches. That of the last block also
-// attends to the token itself, whose key and value it has in threadgroup memory as the caches hold them.
+// Each threadgroup attends to one block of positions that earlier calls wrote to the caches. The threadgroup of the
+// last block also attends to the token itself: it has that key and value in threadgroup memory, rounded as the caches
+// store them.
 //
-// It is a short kernel that others wait for, so what counts is how much of it follows the wait: how many reads one after
-// another, and how many instructions, each of which is fetched for the first time in a launch.
+// The kernel is short, and others wait for it. So what counts is the work after its wait: the number of reads that
+// depend on each other, and the number of instructions, each of which is fetched for the first time in every launch.
 #ifndef ATT_DIMS
-#define ATT_DIMS 64         // of a head that are rotated, in pairs (i, i + DIMS/2), or (2i, 2i + 1) where traditional
+#define ATT_DIMS 64         // elements of a head that are rotated, in pairs (i, i + DIMS/2), or (2i, 2i + 1) if traditional
 #define ATT_TRADITIONAL 0
 #define ATT_RING 0          // position p lies in slot p mod SLOTS; else all positions are less than SLOTS
 #define ATT_Q_HEAD 64       // elements from one head to the next
@@ -21,11 +22,11 @@
 #define ATT_EPS 1e-6f
 #define ATT_WEIGHT_T float
 #define ATT_EARLY 0         // no kernel of this recording writes the caches but for this one
-#define ATT_BUFFERS 2       // times TOKENS keys and values that a simdgroup reads ahead
+#define ATT_BUFFERS 2       // groups of TOKENS keys and values that a simdgroup reads in advance
 #define ATT_ROOM 1          // threadgroups that a multiprocessor is to have registers for
-#define ATT_SHORT 0         // up to so many positions, a threadgroup serves one head and all of them; with LAST, and BLOCKS of H or more
+#define ATT_SHORT 0         // up to this many positions, one threadgroup serves one head over all of them; needs LAST, and BLOCKS of H or more
 #define ATT_SHORT_BUFFERS 2 // BUFFERS there
-#define ATT_LAST 0          // the last threadgroup of some heads puts their blocks together; else attention_merge does
+#define ATT_LAST 0          // 1: the last threadgroup of some heads to finish merges their blocks; 0: attention_merge does
 #endif
 #define PORT_WAITS
 #define ATT_THREADS (ATT_SIMDGROUPS * 32)
@@ -37,10 +38,11 @@
 #define ATT_SHARED ATT_MAX((ATT_H + 2) * ATT_D, ATT_TOGETHER(ATT_H) * ATT_SIMDGROUPS * ATT_D)
 #define ATT_AT_ONCE (ATT_THREADS * 4)  // elements that are summed up at once, four by a thread
 
-// Where a position lies in the caches.
+// Returns the cache slot of a position.
 inline int att_slot(int position) { return ATT_RING ? position % ATT_SLOTS : position; }
 
-// What a lane holds of TOKENS keys or values from position t on, of those up to end; slot is where begin lies.
+// Reads a lane's elements of TOKENS keys or values from position t on, as far as they lie before end. slot is the slot
+// of position begin.
 inline void att_read(device const ATT_T* rows, int t, int begin, int end, int slot, uint lane, thread ATT_RAW* to) {
   UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
     int at = slot + min(t + j, end - 1) - begin;
@@ -49,7 +51,7 @@ inline void att_read(device const ATT_T* rows, int t, int begin, int end, int sl
   }
 }
 
-// A lane's elements of a row in threadgroup memory.
+// Reads a lane's elements of a row in threadgroup memory.
 inline void att_get(threadgroup const float* row, uint lane, thread float* to) {
   UNROLL for (int i = 0; i < ATT_EACH; i++) to[i] = row[i / ATT_VEC * (32 * ATT_VEC) + lane * ATT_VEC + i % ATT_VEC];
 }
@@ -57,7 +59,7 @@ inline void att_put(thread const float* from, uint lane, threadgroup float* row)
   UNROLL for (int i = 0; i < ATT_EACH; i++) row[i / ATT_VEC * (32 * ATT_VEC) + lane * ATT_VEC + i % ATT_VEC] = from[i];
 }
 
-// The norm's weights for a query or, is_k, the key; element i of a lane is number lane + 32i.
+// Reads the norm's weights for a query or, with is_k, for the key. Element i of a lane is number lane + 32i.
 inline void att_norm(device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGHT_T* k_weight, bool is_q, bool is_k, uint lane, thread float* w) {
   UNROLL for (int i = 0; i < ATT_EACH; i++) w[i] = 1.0f;
   if ((is_q && ATT_Q_NORM == 2) || (is_k && ATT_K_NORM == 2)) {
@@ -66,9 +68,9 @@ inline void att_norm(device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGH
   }
 }
 
-// Rotates a row, of which a lane has e, numbers lane + 32i, by the angles that att_angles has read for it.
+// Rotates a row by the angles that att_angles has read. e has the lane's elements, numbers lane + 32i.
 #if !ATT_TRADITIONAL && ATT_HALF % 32 == 0
-#define ATT_ANGLES (ATT_HALF / 32)  // both of a pair are with one lane
+#define ATT_ANGLES (ATT_HALF / 32)  // a lane has both elements of a pair
 inline void att_angles(device const float2* angles, uint lane, thread float2* a) {
   UNROLL for (int i = 0; i < ATT_ANGLES; i++) a[i] = angles[int(lane) + i * 32];
 }
@@ -102,13 +104,14 @@ inline void att_rotate(thread float* e, thread const float2* a, uint lane, threa
 }
 #endif
 
-// The gates of four elements from number e of the threadgroup's heads on.
+// Reads the gates of four elements from number e of the threadgroup's heads on.
 inline void att_gates(device const float* gate, uint e, thread float* to) {
 #if ATT_GATED
   UNROLL for (int j = 0; j < 4; j++) to[j] = gate[e / ATT_D * ATT_GATE_HEAD + e % ATT_D + j];
 #endif
 }
-// Four elements of the result, times the sigmoid of the gates (port_sigmoid) in the same division.
+// Returns four elements of the result, multiplied by the sigmoid of the gates (port_sigmoid); both need only one
+// division.
 inline float4 att_result(float4 sum, float total, thread const float* g) {
   UNROLL for (int j = 0; j < 4; j++) {
 #if ATT_GATED
@@ -121,8 +124,8 @@ inline float4 att_result(float4 sum, float total, thread const float* g) {
   return sum;
 }
 
-// H heads of the token from head0 on and a block of the positions it sees, which are low and those behind it; or, WHOLE, all of
-// these. sh_m and sh_l [H][SIMDGROUPS] are the largest score of each simdgroup and the sum of its weights; the rest is the
+// Attends to a block of the token's positions for H heads from head0 on; with WHOLE, to all positions. sh_m and sh_l
+// [H][SIMDGROUPS] are the largest score of each simdgroup and the sum of its weights. The other parameters are the
 // kernel's.
 template <int H, bool WHOLE>
 inline void att_step(device const float* q, device const float* k, device const float* v, device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGHT_T* k_weight,
@@ -130,7 +133,7 @@ inline void att_step(device const float* q, device const float* k, device const 
                      device float* out, device uint* arrivals, int position, int low, int head0, int block, threadgroup float* shared, threadgroup float* sh_m,
                      threadgroup float* sh_l, threadgroup uint* flag, uint tid, uint sg, uint lane) {
   const int blocks = WHOLE ? 1 : simd_broadcast_first(att_blocks(position + 1 - low));
-  if (block >= blocks) return;  // without a wait: it neither reads nor writes, and others do wait
+  if (block >= blocks) return;  // no port_wait: it reads and writes nothing that others do
   const int chunk = (position - low + blocks) / blocks;
   const int begin = min(low + block * chunk, position);
   const int end = min(position, begin + chunk);  // of earlier positions
@@ -154,7 +157,7 @@ inline void att_step(device const float* q, device const float* k, device const 
   gate += head0 * ATT_GATE_HEAD;
   out += head0 * ATT_D;
 #endif
-  // The first keys and values are under way while the token's heads are prepared.
+  // The first keys and values are loaded while the token's heads are prepared.
   ATT_RAW kv[buffers][ATT_TOKENS * ATT_PARTS];
   ATT_RAW vv[buffers][ATT_TOKENS * ATT_PARTS];
   UNROLL for (int i = 0; i < buffers; i++) {
@@ -169,7 +172,7 @@ inline void att_step(device const float* q, device const float* k, device const 
   port_wait();
 #endif
   const int rows = H + 2;  // to be prepared
-  // Row r of shared is a query for r < H, then, as the caches hold them, the key and the value.
+  // Row r of shared is a query for r < H, then the key, then the value, both rounded as the caches store them.
   NOUNROLL for (int turn = 0; turn < (rows + ATT_SIMDGROUPS - 1) / ATT_SIMDGROUPS; turn++) {
     const int row = turn * ATT_SIMDGROUPS + int(sg);
     if (row >= (newest ? rows : H)) break;
@@ -202,10 +205,10 @@ inline void att_step(device const float* q, device const float* k, device const 
       }
     }
   }
-  const uint e0 = tid * 4;  // the thread's first elements of those that are summed up
+  const uint e0 = tid * 4;  // the thread's first elements of those that are added up
 #if ATT_LAST
   float g[4];
-  if (WHOLE && e0 < H * ATT_D) att_gates(gate, e0, g);  // registers of one head leave room for them
+  if (WHOLE && e0 < H * ATT_D) att_gates(gate, e0, g);  // with one head there are registers for them
 #endif
   threadgroup_barrier(mem_flags::mem_threadgroup);
   float qv[H * ATT_EACH];
@@ -213,12 +216,13 @@ inline void att_step(device const float* q, device const float* k, device const 
 
   float o[H * ATT_EACH];
   UNROLL for (int i = 0; i < H * ATT_EACH; i++) o[i] = 0.0f;
-  const int place = int(lane % ATT_TOKENS);  // of the lane's key among those of a turn
+  const int place = int(lane % ATT_TOKENS);  // number of the lane's key within the group
   float m = -1e30f;  // the largest score of the lane's query, in units of log2
-  float l = 0.0f;    // the weights of the lane's query and place among the keys
+  float l = 0.0f;    // sum of the weights of the lane's query and key number
   threadgroup const ATT_T* held_k = (threadgroup const ATT_T*)(shared + H * ATT_D);
   threadgroup const ATT_T* held_v = (threadgroup const ATT_T*)(shared + (H + 1) * ATT_D);
-  // The turn stands once: buffers move up, and what is read next goes to the last of them as soon as it is free.
+  // The loop body appears once in the code: buffers are shifted, and the next keys are read into the last buffer as
+  // soon as it is free.
   NOUNROLL for (int t = first; t < stop; t += ATT_STRIDE) {
     if (newest && t + ATT_TOKENS > position) {
       UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
@@ -250,9 +254,9 @@ inline void att_step(device const float* q, device const float* k, device const 
     sh_l[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = l;
   }
 #if ATT_LAST
-  if (!WHOLE && e0 < H * ATT_D) att_gates(gate, e0, g);  // while others still sum up
+  if (!WHOLE && e0 < H * ATT_D) att_gates(gate, e0, g);  // while other simdgroups still add
 #endif
-  // The sums of the simdgroups become the block's, relative to the largest score.
+  // Merges the sums of the simdgroups into those of the block, relative to the largest score.
   NOUNROLL for (uint r0 = 0; r0 < H; r0 += together) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     UNROLL for (int r = 0; r < together; r++) att_put(o + r * ATT_EACH, lane, shared + (r * ATT_SIMDGROUPS + sg) * ATT_D);
@@ -290,7 +294,7 @@ inline void att_step(device const float* q, device const float* k, device const 
 #if ATT_LAST
   if (blocks > 1) {
     if (!port_last(arrivals, uint(blocks), tid, flag)) return;
-    // And the sums of the blocks those of all positions, eight blocks at a time.
+    // Merges the sums of the blocks into those of all positions, eight blocks at a time.
     NOUNROLL for (uint from = 0; from < H * ATT_D; from += ATT_AT_ONCE) {
       const uint e = from + e0;
       if (e >= H * ATT_D) break;
@@ -355,10 +359,11 @@ kernel void attention_step(device const float* q [[buffer(0)]],
   TG_ARRAY(float, sh_m, ATT_SIMDGROUPS * ATT_H);
   TG_ARRAY(float, sh_l, ATT_SIMDGROUPS * ATT_H);
   TG_ARRAY(uint, flag, 1);
-  // By a broadcast a compiler knows that all lanes have one number, and that simd operations under conditions of it meet no
-  // lanes that have parted: NVRTC writes each of those twice otherwise. Nor does it reckon anew what was broadcast.
+  // After a broadcast the compiler knows that all lanes have the same number, so that lanes do not diverge at
+  // conditions on it. Otherwise NVRTC emits simdgroup operations behind such conditions twice. It also does not compute
+  // a broadcast value again.
   sg = simd_broadcast_first(sg);
-  const int position = simd_broadcast_first(step[STEP_POSITION]);  // which the host wrote
+  const int position = simd_broadcast_first(step[STEP_POSITION]);  // the host wrote it before the sequence
   const int low = att_visible(position, position).x;
 #if ATT_SHORT
   if (position + 1 - low <= ATT_SHORT) {

@@ -1,11 +1,12 @@
 #include "port.h"
 #include "attention.h"
 #include "rows.h"
-// Attention of rows of many sequences over the blocks of one pool; blocks.metal says where positions lie.
+// Attention of rows of many sequences over block-wise caches in one pool; blocks.metal describes them.
 //
-// What a row sees is divided into parts at positions that follow from the row's own position, and of a part a simdgroup
-// takes the same keys whatever the row's neighbours are. A key that a row does not see changes nothing. So a row gives the
-// same bits in every call of as many parts. Rows of one sequence that lie behind one another share what they read.
+// The positions that a row attends to are divided into parts. The division depends only on the row's own position, and
+// within a part a simdgroup takes the same keys whatever the neighbouring rows are. A key that a row does not attend to
+// changes nothing. So a row gives the same bits in every call with the same number of parts. Neighbouring rows of one
+// sequence share reads.
 #ifndef BLOCK_ROWS
 #define BLOCK_ROWS 64     // positions of a block
 #define BLOCK_COLUMNS 1   // blocks that the table has for a sequence
@@ -22,12 +23,12 @@
 #define BLOCK_MOST 16     // rows that share what they read, at most
 #define BLOCK_STRIDE (ATT_SIMDGROUPS * ATT_TOKENS)
 
-// The first position of the window of a row at a position, and the first that it sees.
+// Returns the first position of a row's window, and the first position that the row attends to.
 inline int block_window(int position) { return ATT_WINDOW > 0 ? max(0, position - ATT_WINDOW + 1) : 0; }
 inline int block_low(int position) { return max(BLOCK_FIRST, block_window(position)); }
 
-// The positions of a part of what a row at a position sees: as few as BLOCKS parts allow. A window begins anywhere in a
-// part, and those of Q rows begin at Q positions.
+// Returns the number of positions of a part for a row at a position: the smallest number for which BLOCKS parts
+// suffice. A window can begin in the middle of a part, and the windows of Q rows begin at Q different positions.
 inline int block_part(int position) {
   if (ATT_BLOCKS == 1) return 1 << 30;
   const int seen = position + 1 - block_window(position);
@@ -36,7 +37,7 @@ inline int block_part(int position) {
   return n;
 }
 
-// What a lane has of a row of a pool.
+// Reads a lane's elements of a row of a pool.
 inline void block_read(device const ATT_T* pool, long row, uint lane, thread ATT_RAW* to) {
 #if BLOCK_CODES
   device const uint* words = (device const uint*)pool + row * (ATT_D / 4 + (ATT_D / 32 + 1) / 2);
@@ -60,15 +61,16 @@ inline void block_read(device const ATT_T* pool, long row, uint lane, thread ATT
 #endif
 }
 
-// Whether row t is of one sequence with the row before it, one position behind it, and divided alike.
+// Reports whether row t is the next position of the same sequence as the row before it, with the same division into
+// parts.
 inline bool block_follows(device const int* positions, device const int* sequences, int t) {
   return rows_follow(positions, sequences, t) && positions[t - 1] >= BLOCK_FIRST && block_part(positions[t]) == block_part(positions[t - 1]);
 }
 
-// q: heads of rows at the strides above; keys, values [KV_HEADS][units][ROWS][D]; part [T][HEADS][BLOCKS][D] and
-// ml [T][HEADS][BLOCKS] of (largest score, sum of weights): sums of a part, relative to its largest score. Part n of
-// what a row sees stands at n mod BLOCKS. step: the rows, and the units of the pools in the place of a position.
-// grid: HEADS / H, BLOCKS, T
+// block_attention_part computes partial results. q: heads of rows at the strides above; keys, values
+// [KV_HEADS][units][ROWS][D]; part [T][HEADS][BLOCKS][D] and ml [T][HEADS][BLOCKS] of (largest score, sum of weights):
+// a part's weighted sums of values, relative to its largest score. Part n of a row is stored at n mod BLOCKS. step has
+// the number of rows, and the number of units of the pools in place of a position. grid: HEADS / H, BLOCKS, T
 [[max_total_threads_per_threadgroup(ATT_SIMDGROUPS * 32)]]
 kernel void block_attention_part(device const float* q [[buffer(0)]],
                                  device const ATT_T* keys [[buffer(1)]],
@@ -91,7 +93,7 @@ kernel void block_attention_part(device const float* q [[buffer(0)]],
   if (row0 >= rows) return;
   const int position = positions[row0];
   if (position < BLOCK_FIRST) return;
-  // The first row of some takes those behind it along, up to the next multiple of Q.
+  // The first of several neighbouring rows computes those behind it too, up to the next multiple of Q.
   if (row0 % ATT_Q != 0 && block_follows(positions, sequences, row0)) return;
   if (BLOCK_SHORT && rows_many(positions, sequences, row0, rows)) return;
   int taken = 1;
@@ -99,7 +101,7 @@ kernel void block_attention_part(device const float* q [[buffer(0)]],
   const int size = block_part(position);
   const int low = block_low(position);
   const int number = low / size + int(tg.y);
-  // the positions that any of the rows sees, and of them those of this part
+  // the positions that any of the rows attends to, and those of them in this part
   const int begin = max(low, number * size);
   const int end = min(position + taken, (number + 1) * size);
   if (begin >= end) return;
@@ -114,7 +116,7 @@ kernel void block_attention_part(device const float* q [[buffer(0)]],
     device const float* from = q + long(row0 + min(r / ATT_H, taken - 1)) * BLOCK_Q_TOKEN + (head0 + r % ATT_H) * BLOCK_Q_HEAD + lane * ATT_VEC;
     UNROLL for (int i = 0; i < ATT_EACH; i++) qv[r * ATT_EACH + i] = from[i / ATT_VEC * (32 * ATT_VEC) + i % ATT_VEC] * ATT_SCALE;
   }
-  // the query and the place among the keys of the lane's score
+  // the number of the lane's query, and its key's number within the group of keys
   const int mine = int(lane) % ATT_SCORES;
   const int at = position + min(mine / ATT_TOKENS / ATT_H, taken - 1);
   const int first = max(block_low(at), begin);
@@ -172,8 +174,8 @@ kernel void block_attention_part(device const float* q [[buffer(0)]],
   }
 }
 
-// part, ml: from block_attention_part; gate: heads at their strides; out [T][HEADS][D], zeros of rows of no sequence.
-// grid: HEADS, T
+// block_attention_merge combines the parts. part, ml: from block_attention_part; gate: heads at their strides; out
+// [T][HEADS][D], zeros for rows of no sequence. grid: HEADS, T
 [[max_total_threads_per_threadgroup(ATT_D)]]
 kernel void block_attention_merge(device const float* part [[buffer(0)]],
                                   device const float2* ml [[buffer(1)]],

@@ -1,7 +1,7 @@
 #include "port.h"
-// Caches in blocks: keys or values of many sequences in one pool [HEADS][units][ROWS][D]. Row t of a call stands at
-// positions[t] of the sequence of number sequences[t]; below 0 it is of none. Position p of a sequence lies in row
-// p mod ROWS of block blocks[sequence][p / ROWS mod COLUMNS].
+// Block-wise caches: the keys or values of many sequences in one pool [HEADS][units][ROWS][D]. Row t of a call is at
+// position positions[t] of sequence sequences[t]; a negative number says that it belongs to no sequence. Position p of
+// a sequence lies in row p mod ROWS of block blocks[sequence][p / ROWS mod COLUMNS].
 #ifndef BLOCK_D
 #define BLOCK_D 64        // width of a head
 #define BLOCK_HEADS 1
@@ -13,8 +13,8 @@
 #define BLOCK_GROUP 32    // codes of 8 bits that share a scale
 #endif
 
-// x: heads of rows at the strides above. step: the rows, and the units of the pool in the place of a position.
-// grid: T · HEADS · D / 256
+// block_write copies rows of x into the pool. x: heads of rows at the strides above. step has the number of rows, and
+// the number of units of the pool in place of a position. grid: T · HEADS · D / 256
 [[max_total_threads_per_threadgroup(256)]]
 kernel void block_write(device const float* x [[buffer(0)]],
                         device const int* positions [[buffer(1)]],
@@ -63,14 +63,14 @@ kernel void block_write_codes(device const float* x [[buffer(0)]],
   device uint* to = (device uint*)(pool + place * BLOCK_WORDS);
   const int d = group * BLOCK_GROUP + min(lane, BLOCK_GROUP - 1);
   const float v = x[long(t) * BLOCK_X_TOKEN + head * BLOCK_X_HEAD + d];
-  // The bits of magnitudes are ordered as these are, those of a NaN above all.
+  // For magnitudes, the order of the bit patterns is the order of the numbers, with NaN above all.
   const int high = simd_max(int(as_type<uint>(v) & 0x7fffffffu));
   uint scale = 0x7fc0u;
   if (high <= 0x7f800000) scale = (as_type<uint>(as_type<float>(uint(high)) * (1.0f / 127.0f)) + 0xffffu) >> 16;
   const float s = as_type<float>(scale << 16);
   int code = 0;
   if (s > 0.0f && s <= 3.4028234e38f) {
-    const float rounded = v / s + 12582912.0f;  // 1.5 · 2^23: the sum has no place for halves
+    const float rounded = v / s + 12582912.0f;  // 1.5 · 2^23: the sum has no bits for fractions
     code = clamp(int(rounded - 12582912.0f), -127, 127);
   }
   uint word = (uint(code) & 0xffu) << (8 * (lane % 4));

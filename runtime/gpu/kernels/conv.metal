@@ -1,11 +1,10 @@
 #include "port.h"
 #include "conv.h"
-// Causal convolution of each channel over the last CONV_TAPS tokens: y[t] = activation(Σ_j w[c][j] · s[t + 1 + j])
-// for the rows s of the state followed by those of x; the last CONV_TAPS rows become the state.
+// Causal depthwise convolution over the last CONV_TAPS tokens: y[t] = activation(Σ_j w[c][j] · s[t + 1 + j]), where s
+// is the rows of the state followed by those of x. The last CONV_TAPS rows of s become the state.
 
-// For few tokens: the outputs and the state in one go. x [T][..]; w [CHANNELS][TAPS]; reset [1]; state; y [T][CHANNELS]; next,
-// the state after, which may be state itself.
-// grid: CHANNELS / 128
+// For a few tokens: results and new state in one kernel. x [T][..]; w [CHANNELS][TAPS]; reset [1]; state; y
+// [T][CHANNELS]; next, the new state, which may be state itself. grid: CHANNELS / 128
 [[max_total_threads_per_threadgroup(128)]]
 kernel void conv_step(device const float* x [[buffer(0)]],
                       device const CONV_WEIGHT_T* w [[buffer(1)]],
@@ -31,8 +30,8 @@ kernel void conv_step(device const float* x [[buffer(0)]],
   conv_write(next, c, row);
 }
 
-// For many tokens: the outputs alone. A thread takes CONV_TOKENS tokens of a channel. conv_state follows.
-// grid: CHANNELS / 128, T / TOKENS
+// For many tokens: the results alone. A thread computes CONV_TOKENS tokens of a channel. conv_state follows. grid:
+// CHANNELS / 128, T / TOKENS
 [[max_total_threads_per_threadgroup(128)]]
 kernel void conv_tokens(device const float* x [[buffer(0)]],
                         device const CONV_WEIGHT_T* w [[buffer(1)]],
@@ -59,8 +58,7 @@ kernel void conv_tokens(device const float* x [[buffer(0)]],
   }
 }
 
-// The state after conv_tokens.
-// grid: CHANNELS / 128
+// Writes the new state after conv_tokens. grid: CHANNELS / 128
 [[max_total_threads_per_threadgroup(128)]]
 kernel void conv_state(device const float* x [[buffer(0)]],
                        device const uchar* reset [[buffer(1)]],  // absent: x

@@ -75,7 +75,7 @@ kernel void delta_step(device const float* q [[buffer(0)]],
 #endif
   delta_weights weights;
   delta_read_weights(q_weight, k_weight, bias, rate, head, lane, weights);
-  const int tokens = simd_broadcast_first(step[STEP_TOKENS]);  // which the host wrote
+  const int tokens = simd_broadcast_first(step[STEP_TOKENS]);  // the host wrote it before the sequence
   port_wait();
 #if !DELTA_EARLY
   delta_state(state, row0, lane, s);

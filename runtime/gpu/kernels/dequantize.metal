@@ -1,7 +1,7 @@
 #include "port.h"
 #include "weights.h"
-// A stored weight [N, K] as bf16 [N, K], for a library of matrix products. A thread makes eight columns of a row; the
-// grid is (rows, columns): only its first extent may be as large as a vocabulary.
+// Converts a stored weight [N, K] to bf16 [N, K], for a library of matrix products. A thread converts eight columns of
+// a row. The grid is (rows, columns), because only its first dimension may be as large as a vocabulary.
 
 #ifndef DEQUANTIZE_K
 #define DEQUANTIZE_K 64

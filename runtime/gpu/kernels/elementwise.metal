@@ -1,10 +1,8 @@
 #include "port.h"
-// One function of up to three operands and of the place of an element, over a box of four dims with strides:
-// functions, copies, slices, transposes, broadcasts, casts, fills. The host gives the function as EW_F(a, b, c),
-// and how a number of type EW_T becomes an element of the output as EW_CAST(v). Dims, strides and first
-// elements are expressions of tokens and position.
-// a, b, c: the operands, any buffer where there are fewer; out; step.
-// grid: elements / 256
+// Applies a function to up to three operands and the index of an element, over a strided box of four dims: functions,
+// copies, slices, transposes, broadcasts, casts, fills. The host defines the function as EW_F(a, b, c), and the
+// conversion of its result, of type EW_T, to the output's type as EW_CAST(v). Dims, strides and first elements are
+// expressions of tokens and position. a, b, c: the operands; missing ones may be any buffer. grid: elements / 256
 [[max_total_threads_per_threadgroup(256)]]
 kernel void elementwise(device const EW_A_T* x0 [[buffer(0)]],  // absent: out
                         device const EW_B_T* x1 [[buffer(1)]],  // absent: x0

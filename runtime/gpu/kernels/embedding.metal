@@ -1,7 +1,7 @@
 #include "port.h"
 #include "weights.h"
-// Rows of a stored weight [N, K] by the numbers of tokens, times EMBED_MULTIPLIER, in fp32. A thread makes
-// eight columns of one token; the grid is (columns, tokens).
+// Looks up the rows of a stored weight [N, K] by token number, multiplied by EMBED_MULTIPLIER, in fp32. A thread
+// computes eight columns of one token. The grid is (columns, tokens).
 
 #ifndef EMBED_N
 #define EMBED_N 64
@@ -29,7 +29,7 @@ kernel void embedding(device const uint* w [[buffer(0)]],
   const int token = int(group.y);
   if (token >= step[STEP_TOKENS] || k >= EMBED_K) return;
   int row = tokens[token];
-  if (row < 0) row += EMBED_N;  // from the end, as the reference counts
+  if (row < 0) row += EMBED_N;  // negative numbers count from the end
   row = clamp(row, 0, EMBED_N - 1);
   float v[8];
   weight_read8(w, scales, biases, row, k, EMBED_K, v);

@@ -4,25 +4,25 @@
 #include "product.h"
 #include "matvec.h"
 #include "mixture.h"
-// Mixtures of experts for a few tokens, whose experts are read each on its own: experts_up makes
-// activation(gate x) * (up x) of a token and one of its experts, experts_down the sum of the experts' products
-// with their scores. Weights are stacks: gate and up [E, I, H], down [E, H, I].
+// Mixtures of experts for a few tokens: the weights of each token's experts are read for that token alone. experts_up
+// computes activation(gate x) * (up x) for a token and one of its experts. experts_down adds up the experts' second
+// products, weighted by their scores. Weights are stacks: gate and up [E, I, H], down [E, H, I].
 //
-// experts_choose is experts_up that chooses the experts itself, and experts_join is the experts_down that follows. A
-// token's parts are its experts; with EXPERTS_SHARED one more stands before them, of weights of its own and with
-// the sigmoid of a gate for its score.
+// experts_choose is an experts_up that also chooses the experts, and experts_join is the experts_down after it. The
+// parts of a token are its experts. With EXPERTS_SHARED a shared expert stands before them, with weights of its own and
+// the sigmoid of a gate as its score.
 
-// What follows experts_choose starts when it has chosen, and may read the experts before its wait.
+// The kernel after experts_choose starts when the experts are chosen, and may read their numbers before its wait.
 #define PORT_RELEASES
 
-#ifndef EXPERTS_AHEAD     // 1: experts_choose says which weights experts_down reads
+#ifndef EXPERTS_AHEAD     // 1: experts_choose prefetches the weights that experts_down reads
 #define EXPERTS_AHEAD 0
 #endif
 #ifndef EXPERTS_TOKENS    // that the launch is made for
 #define EXPERTS_TOKENS 2
 #endif
 
-// Whether there is a token of that number. One there always is, so that nothing is read to know it.
+// Reports whether there is a token with this number. With EXPERTS_TOKENS 1 there always is, so step need not be read.
 inline bool experts_token(int token, device const int* step) { return EXPERTS_TOKENS == 1 || token < step[STEP_TOKENS]; }
 
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
@@ -61,10 +61,11 @@ kernel void experts_up(device const uint* w0 [[buffer(0)]],
   if (row < EXPERTS_N) y[long(pair) * EXPERTS_N + row] = port_activate(EXPERTS_ACTIVATION, out[0]) * out[1];
 }
 
-// experts_up of logits [T, ROUTER_EXPERTS], with ROUTER_SCALED of the experts' scales [ROUTER_EXPERTS], and, with EXPERTS_SHARED, of gates [T] and the shared expert's weights v0 and
-// v1 [I, H]. The grid is (blocks of rows, tokens' parts). Every threadgroup chooses for itself, but those of the shared
-// expert, which read weights while the logits are waited for; the first one of a token writes what was chosen,
-// experts and scores [T, EXPERTS_PARTS]. d and e [H, I] are down, of the stack and of the shared expert.
+// experts_choose: experts_up that chooses experts by logits [T, ROUTER_EXPERTS], with ROUTER_SCALED by the experts'
+// scales [ROUTER_EXPERTS] too; with EXPERTS_SHARED it has gates [T] and the shared expert's weights v0 and v1 [I, H].
+// The grid is (blocks of rows, tokens' parts). Every threadgroup chooses for itself, except for those of the shared
+// expert, which read weights while they wait for the logits. The first threadgroup of a token writes the chosen experts
+// and scores [T, EXPERTS_PARTS]. d and e [H, I] are the down matrices of the stack and of the shared expert.
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
 kernel void experts_choose(device const uint* w0 [[buffer(0)]],
                            device const WEIGHT_SCALE* scales0 [[buffer(1)]],
@@ -144,7 +145,8 @@ kernel void experts_choose(device const uint* w0 [[buffer(0)]],
                     sums, squares);
   if (!experts_token(token, step)) return;
 #if EXPERTS_AHEAD
-  // What this threadgroup waited for is there, so the memory is free for a part of the same expert's rows of down.
+  // All that this threadgroup waited for has arrived. So the memory system has time to prefetch some rows of the same
+  // expert's down matrix.
   if (thread_index == 0) {
     const int groups = (EXPERTS_N + MATVEC_BLOCK - 1) / MATVEC_BLOCK;
     const int rows = (MATVEC_K + groups - 1) / groups;
@@ -181,7 +183,7 @@ inline void experts_sum(device const uint* w, device const WEIGHT_SCALE* scales,
   float sums[MATVEC_OUTS];
   float squares[1];
   float out[1];
-#if EXPERTS_PARTS == 1  // which matvec_sums takes for one weight, not for parts
+#if EXPERTS_PARTS == 1  // with one part, matvec_sums would treat the weight as not stacked
   const long before = long(clamp(experts[token], 0, MATVEC_EXPERTS - 1)) * EXPERTS_N;
   w += before * WEIGHT_WORDS(MATVEC_K);
   scales += before * (MATVEC_K / WEIGHT_GROUP);
@@ -202,8 +204,8 @@ inline void experts_sum(device const uint* w, device const WEIGHT_SCALE* scales,
   y[to] = out[0];
 }
 
-// The grid is (blocks of rows, tokens). MATVEC_K is EXPERTS_PARTS times I: x [T, EXPERTS_PARTS * I] is what
-// experts_up wrote.
+// experts_down. The grid is (blocks of rows, tokens). MATVEC_K is EXPERTS_PARTS times I, since x [T, EXPERTS_PARTS * I]
+// is what experts_up wrote.
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
 kernel void experts_down(device const uint* w [[buffer(0)]],
                          device const WEIGHT_SCALE* scales [[buffer(1)]],
@@ -224,7 +226,7 @@ kernel void experts_down(device const uint* w [[buffer(0)]],
   experts_sum(w, scales, biases, w, scales, biases, experts, scores, x, extra, y, int(group.x), int(group.y), thread_index, stage, shared);
 }
 
-// experts_down with a shared expert, whose down is v [H, I].
+// experts_join: experts_down with a shared expert, whose down matrix is v [H, I].
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
 kernel void experts_join(device const uint* w [[buffer(0)]],
                          device const WEIGHT_SCALE* scales [[buffer(1)]],
@@ -244,7 +246,7 @@ kernel void experts_join(device const uint* w [[buffer(0)]],
   TG_ARRAY(float, shared, MATVEC_SHARED(1));
   port_release();
 #if EXPERTS_TOKENS == 1 && MATVEC_ALL == 1 && MATVEC_LANES * MATVEC_COLS * EXPERTS_PARTS == MATVEC_K
-  // These simdgroups read the shared expert alone, which need not be waited for.
+  // These simdgroups read the shared expert alone, and need not wait for the choice.
   if (thread_index / 32 % MATVEC_SPLIT != 0) port_wait();
 #else
   port_wait();

@@ -1,6 +1,6 @@
 #include "port.h"
-// Token-expert pairs [T * SORT_TOP] sorted by expert, in the order of tokens, for products of an expert with all of
-// its tokens; and their results weighted and added up.
+// Sorts token-expert pairs [T * SORT_TOP] by expert, in the order of tokens within an expert, so that an expert's
+// weights can be multiplied with all of its tokens at once. A second kernel weights the results and adds them up.
 
 #ifndef SORT_TOP         // experts of a token
 #define SORT_TOP 2
@@ -28,7 +28,7 @@
 #endif
 #define SORT_THREADS (SORT_SIMDS * 32)
 
-// The sum of v over the threads before the caller's.
+// Returns the sum of v over the threads before the caller.
 inline int sort_before(int v, threadgroup int* totals, uint simd, uint lane) {
   int sum = v;
   UNROLL for (ushort distance = 1; distance < 32; distance *= 2) {
@@ -43,9 +43,9 @@ inline int sort_before(int v, threadgroup int* totals, uint simd, uint lane) {
   return before + sum - v;
 }
 
-// One threadgroup. Every simdgroup counts the experts of its stretch of the pairs; the counts become the places
-// where it puts them. order [T * SORT_TOP] are the pairs; tiles [SORT_TILES][4] are (expert, first, end, 0) in the
-// order, with expert -1 past the last.
+// experts_sort, with one threadgroup. Every simdgroup counts the experts in its section of the pairs. From the counts
+// follow the places where it puts its pairs. order [T * SORT_TOP] gets the pairs; tiles [SORT_TILES][4] get (expert,
+// first, end, 0) as indices into order, with expert -1 behind the last tile.
 [[max_total_threads_per_threadgroup(SORT_THREADS)]]
 kernel void experts_sort(device const int* experts [[buffer(0)]],
                          device int* order [[buffer(1)]],
@@ -114,8 +114,8 @@ kernel void experts_sort(device const int* experts [[buffer(0)]],
   }
 }
 
-// y [T, N] = sum over a token's pairs of scores [T, SORT_TOP] * x [T, SORT_TOP, N], plus extra. The grid is (columns,
-// tokens).
+// experts_combine: y [T, N] = sum over a token's pairs of scores [T, SORT_TOP] * x [T, SORT_TOP, N], plus extra. The
+// grid is (columns, tokens).
 [[max_total_threads_per_threadgroup(COMBINE_THREADS)]]
 kernel void experts_combine(device const float* x [[buffer(0)]],
                             device const float* scores [[buffer(1)]],

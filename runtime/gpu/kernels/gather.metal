@@ -1,5 +1,5 @@
 #include "port.h"
-// Rows of a table by their numbers; negative ones count from its end, and what lies outside is clamped.
+// Reads rows of a table by index. Negative indices count from the end; indices outside are clamped.
 #ifndef GATHER_N
 #define GATHER_N 64           // elements of a row
 #define GATHER_ROWS 1         // of the table

@@ -1,6 +1,6 @@
 #include "port.h"
-// What the runtime's own sampler does to logits [rows, VOCAB] before a token is drawn, and their log-probabilities after;
-// ir/eval says what it is.
+// The runtime's own sampler: changes of logits [rows, VOCAB] before a token is drawn, and log-probabilities afterwards.
+// ir/eval defines them.
 #ifndef LOGITS_VOCAB
 #define LOGITS_VOCAB 1024
 #define LOGITS_LISTED 4       // tokens in the list of a row
@@ -92,7 +92,7 @@ kernel void logits_adjust(device const float* logits [[buffer(0)]],
 
 inline bool logits_better(float v, int at, float than, int than_at) { return v > than || (v == than && at < than_at); }
 
-// The best of a simdgroup, in all of its lanes. at is negative where a lane has none.
+// Finds the best logit among the lanes of a simdgroup, for all of them. at is negative where a lane has none.
 inline void logits_best(thread float& best, thread int& at) {
   UNROLL for (int w = 16; w > 0; w /= 2) {
     const float v = simd_shuffle_xor(best, ushort(w));
@@ -104,9 +104,9 @@ inline void logits_best(thread float& best, thread int& at) {
   }
 }
 
-// Of each part of the rows that want any: the best logit, its place, negative where all are NaN, and the sum of e^(v - best).
-// tops, sums f32 and places i32 [rows, PARTS]; wanted i32 [rows].
-// grid: PARTS / SIMDGROUPS, rows
+// logprobs_part: for each part of the rows that want log-probabilities, the largest logit, its index (negative where
+// all are NaN), and the sum of e^(v - largest). tops, sums f32 and places i32 [rows, PARTS]; wanted i32 [rows]. grid:
+// PARTS / SIMDGROUPS, rows
 [[max_total_threads_per_threadgroup(LOGITS_SIMDGROUPS * 32)]]
 kernel void logprobs_part(device const float* logits [[buffer(0)]],
                           device const int* wanted [[buffer(1)]],
@@ -144,8 +144,8 @@ kernel void logprobs_part(device const float* logits [[buffer(0)]],
   }
 }
 
-// What logprobs_part found, the rows' tokens, and wanted i32 [rows]; logprob f32 [rows], ids i32 and likely f32 [rows, TOP].
-// Each thread keeps the best token of a part that was not taken yet.
+// logprobs_choose: reads the results of logprobs_part, the rows' tokens, and wanted i32 [rows]. Writes logprob f32
+// [rows], ids i32 and likely f32 [rows, TOP]. Each thread keeps the best token of its part that was not chosen yet.
 // grid: 1, rows
 [[max_total_threads_per_threadgroup(1024)]]
 kernel void logprobs_choose(device const float* logits [[buffer(0)]],
@@ -177,7 +177,7 @@ kernel void logprobs_choose(device const float* logits [[buffer(0)]],
     if (tid == 0) logprob[row] = 0.0f;
     return;
   }
-  // the best of the thread's part that was not taken yet
+  // the best token of the thread's part that was not chosen yet
   const bool have = tid < LOGITS_PARTS;
   float mine = have ? tops[row * LOGITS_PARTS + tid] : -INFINITY;
   int mine_at = have ? places[row * LOGITS_PARTS + tid] : -1;
@@ -200,14 +200,14 @@ kernel void logprobs_choose(device const float* logits [[buffer(0)]],
   const float scale = precise::log(simd_sum(part_sum[lane]));
   if (tid == 0) logprob[row] = (from[token[row]] - top) - scale;
   for (int i = 0; i < want; i++) {
-    // best and at are those of all parts, in every thread
+    // best and at become those of all parts, in every thread
     if (tid == 0) {
       ids[int(row) * LOGITS_TOP + i] = at;
       likely[int(row) * LOGITS_TOP + i] = at < 0 ? 0.0f : (best - top) - scale;
     }
     const int part = at < 0 ? -1 : at / LOGITS_EACH;
     if (part >= 0 && int(sg) == part / 32) {
-      // the simdgroup of that part's thread looks for the next one in it
+      // the simdgroup of that part's thread searches the next token in the part
       const int end = min((part + 1) * LOGITS_EACH, LOGITS_VOCAB);
       float next = -INFINITY;
       int next_at = -1;

@@ -3,13 +3,13 @@
 #include "product.h"
 #include "matvec.h"
 #include "conv.h"
-// y = x W^T for up to 8 rows of x, W [N, K] stored: one weight with an epilogue, up to four weights that share
-// x, with a convolution of the first one's rows behind them, and a gated pair. Rows of y past step[STEP_TOKENS] are
-// not written.
+// y = x W^T for up to 8 rows of x, with stored weights W [N, K]: one weight with an epilogue; up to four weights with
+// the same x, and a convolution of the first one's results; a gated pair. Rows of y from step[STEP_TOKENS] on are not
+// written.
 
 #define MATVEC_GROUPS(n) (((n) + MATVEC_BLOCK - 1) / MATVEC_BLOCK)
 
-// The rows of x that are there.
+// Returns the number of rows of x.
 inline int matvec_vectors(device const int* step) {
 #if MATVEC_M == 1
   return 1;
@@ -41,7 +41,7 @@ kernel void matvec(device const uint* w [[buffer(0)]],
   float squares[MATVEC_M];
   float out[1];
   matvec_sums<1, 1>(w, scales, biases, w, scales, biases, MATVEC_N0, row0, step, x, x, vectors, norm, stage, at, sums, squares, gate);
-  // What is added comes while the sums are added up.
+  // The operand of the epilogue is loaded while the sums are added up.
   const int row = row0 + at.lane / MATVEC_M;
   const int vector = at.lane % MATVEC_M;
   const long to = long(vector) * MATVEC_N0 + row;
@@ -51,8 +51,8 @@ kernel void matvec(device const uint* w [[buffer(0)]],
   y[to] = matvec_end(out[0], term);
 }
 
-// What is done to results is done by the thread that has them. That of a row of weight 0 that is a channel is
-// the last row of the channel's state, whose output goes to conv_y.
+// Up to four weights. The thread that has a result finishes it. A result of weight 0 that is a channel of the
+// convolution becomes the last row of the channel's state, and the convolution's output goes to conv_y.
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
 kernel void matvec_many(device const uint* w0 [[buffer(0)]],
                         device const WEIGHT_SCALE* scales0 [[buffer(1)]],

@@ -66,14 +66,15 @@ inline void norm_write(device float* to, thread const float* v) {
 #endif
 }
 
-// The elements of a row that a thread holds: EACH runs of VEC, THREADS runs apart; zeros past the last.
+// The elements of a row that a thread has: EACH runs of VEC elements, THREADS runs apart; zeros behind the end of the
+// row.
 #define NORM_EACH_RUN                                     \
   UNROLL for (int i = 0, at = first * NORM_VEC; i < NORM_EACH; i++, at += NORM_THREADS * NORM_VEC) \
     if ((i + 1) * NORM_THREADS * NORM_VEC <= NORM_N || at < NORM_N)
 #define NORM_EACH_ELEMENT UNROLL for (int j = 0; j < NORM_VEC; j++)
 
-// The sum of the squares of v over the threads of a row. Threadgroup memory that a call used may be used again after the
-// next call but one: part has room for two.
+// Returns the sum of the squares of v over the threads of a row. A call uses one half of part, and the next call the
+// other, so that a barrier between the two calls suffices.
 inline float norm_squares(thread const float v[NORM_EACH][NORM_VEC], threadgroup float* part, uint sg, uint lane) {
   float sum = 0.0f;
   UNROLL for (int i = 0; i < NORM_EACH; i++) {
@@ -88,9 +89,9 @@ inline float norm_squares(thread const float v[NORM_EACH][NORM_VEC], threadgroup
   return sum;
 }
 
-// x: rows at the strides above; pre, weight [N]; residual, sum, out [T][HEADS][N]; scale [1]; gate: rows at
-// its strides; step. What is not in use may be any buffer; sum may be residual. No kernel writes pre, scale and weight.
-// grid: rows / NORM_ROWS
+// x: rows at the strides above; pre, weight [N]; residual, sum, out [T][HEADS][N]; scale [1]; gate: rows at its
+// strides; step. Unused operands may be any buffer; sum may be residual. No kernel writes pre, scale and weight. grid:
+// rows / NORM_ROWS
 [[max_total_threads_per_threadgroup(NORM_SIMDGROUPS * NORM_ROWS * 32)]]
 kernel void norm(device const float* x [[buffer(0)]],
                  device const NORM_PRE_T* pre [[buffer(1)]],  // absent: x

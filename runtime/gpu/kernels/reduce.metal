@@ -1,6 +1,5 @@
 #include "port.h"
-// Reductions of rows of REDUCE_N numbers, and their softmax, in fp32. The simdgroups of a threadgroup share a
-// row.
+// Reductions of rows of REDUCE_N numbers, and softmax, in fp32. The simdgroups of a threadgroup share a row.
 #ifndef REDUCE_N
 #define REDUCE_N 64
 #define REDUCE_HEADS 1        // rows of a token
@@ -12,8 +11,8 @@
 #endif
 #define REDUCE_THREADS (REDUCE_SIMDGROUPS * 32)
 
-// The first of the largest numbers. A NaN is larger than all where extrema are asked for; where their places are, it is less
-// than all.
+// Compares candidates for the extremum: the first of equal ones wins. A NaN wins against all where the value of the
+// extremum is asked for, and loses against all where its index is.
 inline bool reduce_better(float v, int at, float than, int than_at) {
 #if REDUCE_KIND < 4
   return v > than || (v != v && than == than);

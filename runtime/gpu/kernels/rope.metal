@@ -1,6 +1,6 @@
 #include "port.h"
-// Rotary position embedding (Su et al., arXiv:2104.09864) of queries and keys, with the normalization of
-// heads before it and the write of keys and values to their cache after it.
+// Rotary position embedding (Su et al., arXiv:2104.09864) of queries and keys, with the norm of heads before it and the
+// write of keys and values to their caches after it.
 #ifndef ROPE_D
 #define ROPE_D 64           // width of a head, a multiple of 32
 #define ROPE_DIMS 64        // of them are rotated, in pairs (i, i + DIMS/2), or (2i, 2i + 1) where traditional
@@ -44,8 +44,7 @@ kernel void rope_angles(device const float* inverse [[buffer(0)]],
   angles[i] = float2(precise::cos(angle), precise::sin(angle));
 }
 
-// rope_angles of rows that have a position each, positions [T].
-// grid: T · HALF / 256
+// rope_row_angles: rope_angles for rows that have a position each, positions [T]. grid: T · HALF / 256
 [[max_total_threads_per_threadgroup(256)]]
 kernel void rope_row_angles(device const float* inverse [[buffer(0)]],
                             device const int* positions [[buffer(1)]],
@@ -148,8 +147,8 @@ kernel void rope(device const float* q [[buffer(0)]],
   UNROLL for (int i = 0; i < ROPE_EACH; i++) out[int(lane) + i * 32] = ROPE_CACHE_T(e[i]);
 }
 
-// Writes rows of x, at the strides of k, to slots of a cache [KV_HEADS][SLOTS][D] as they are.
-// grid: T · KV_HEADS · D / 256
+// cache_write copies rows of x, at the strides of k, to slots of a cache [KV_HEADS][SLOTS][D]. grid: T · KV_HEADS · D /
+// 256
 [[max_total_threads_per_threadgroup(256)]]
 kernel void cache_write(device const float* x [[buffer(0)]],
                         device ROPE_CACHE_T* cache [[buffer(1)]],

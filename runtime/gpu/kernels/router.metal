@@ -1,9 +1,9 @@
 #include "port.h"
 #include "router.h"
-// The experts of a token: the ROUTER_TOP largest of the router's logits [T, ROUTER_EXPERTS], and their scores. A
-// threadgroup takes a token, a thread ROUTER_PER of its logits. Elements are ranked by counting those that come before
-// them, first among 32 neighbours, then among the best of these: of equal elements the later ones come first, and a
-// NaN comes before all, as in top_k of ir/eval.
+// Chooses the experts of a token: the ROUTER_TOP largest of the router's logits [T, ROUTER_EXPERTS], and their scores.
+// A threadgroup has a token, and a thread ROUTER_PER of its logits. An element's rank is the number of elements that
+// come before it; ranks are counted first within 32 neighbours, then among the best of each 32. Of equal elements the
+// later ones come first, and a NaN comes before all, as in top_k of ir/eval.
 
 #ifndef ROUTER_SIMDS
 #define ROUTER_SIMDS 1
@@ -64,7 +64,8 @@ kernel void router(device const float* logits [[buffer(0)]],
     ROUTER_UNROLL for (int j = 0; j < ROUTER_PADDED; j += 4) {
       const uint4 other = *(threadgroup const uint4*)(keys + j);
       UNROLL for (int e = 0; e < 4; e++) {
-        // A later neighbourhood holds later elements; within one they are in order.
+        // Of equal elements in different groups of 32 the later group's come first; within a group they are in order
+        // already.
         const bool first = (j + e) / ROUTER_TOP == i / ROUTER_TOP ? j + e < i : j + e > i;
         before += other[e] > own || (other[e] == own && first) ? 1 : 0;
       }

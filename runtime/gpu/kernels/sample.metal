@@ -1,18 +1,18 @@
 #include "port.h"
-// A token of logits by the Gumbel-max trick: the first of the largest logits/temperature + noise among those that
-// top-k and top-p keep; without a temperature, of the largest logits. The noise is made of MLX's random words:
-// Threefry (Salmon et al., SC 2011) with counters as numeric.Word has them.
+// Chooses a token by its logits with the Gumbel-max trick: the first of the largest logits/temperature + noise among
+// those that top-k and top-p keep; without a temperature, of the largest logits. The noise comes from MLX's random
+// words: Threefry (Salmon et al., SC 2011) with counters as in numeric.Word.
 //
-// Three dispatches, none of which sorts. sample_part finds the largest number of each of up to 1024 parts of the
-// vocabulary. sample_collect gathers candidates: the k-th largest of those maxima is a lower bound of the k-th
-// largest of all. sample_choose filters the candidates, a few dozen as a rule, and chooses. Where there are too
-// many of them, or where they hold less than top-p, it goes over all logits, with a search for thresholds by
-// two bits at a time.
+// There are three dispatches, and none sorts the vocabulary. sample_part finds the largest number of each of up to 1024
+// parts of the vocabulary. sample_collect gathers candidates: the k-th largest of those maxima is a lower bound for the
+// k-th largest logit. sample_choose filters the candidates, usually a few dozen, and chooses. If there are too many of
+// them, or if their probabilities do not reach top-p, it goes over all logits and searches the thresholds two bits at a
+// time.
 //
-// A sampling head has one row of logits. The runtime's own sampler has SAMPLE_ROWS of them, the second dim of every grid,
-// each with settings and a key of its own, and min-p.
+// A sampling head has one row of logits. The runtime's own sampler has SAMPLE_ROWS rows, the second dim of every grid,
+// each with its own settings, key and min-p.
 //
-// Sums of probabilities are integers, fixed-point numbers of 64 bits: exact, so that their order does not matter.
+// Probabilities are added as 64-bit fixed-point numbers. These sums are exact, so that their order does not matter.
 #ifndef SAMPLE_VOCAB
 #define SAMPLE_VOCAB 1024
 #define SAMPLE_PARTS 32       // at most 1024
@@ -38,7 +38,7 @@ struct Sampling {
   float temperature;
   long k;
   float p;
-  float m;  // how far below the highest logit min-p keeps one
+  float m;  // logits further than this below the largest are dropped by min-p
 };
 
 inline void sample_read(thread Sampling& s, device const float* temperature, device const long* top_k, device const float* top_p,
@@ -94,7 +94,7 @@ inline uint sample_word(uint2 key, uint i) {
   if (i >= upper) return sample_threefry(key, uint2(i - upper, i)).y;
   return sample_threefry(key, uint2(i, i < SAMPLE_VOCAB / 2 ? upper + i : 0u)).x;
 }
-// v with noise; what is -inf stays so.
+// Returns v with noise; -inf stays -inf.
 inline float sample_noisy(float v, uint2 key, int i) {
   if (!(v > -INFINITY)) return v;
   const float u = min(float(sample_word(key, uint(i))) * 2.3283064365386963e-10f, 0.99999994f);
@@ -113,7 +113,7 @@ inline uint2 sample_key(device const uint* seed, uint row) {
 #endif
 }
 
-// Numbers in an order of unsigned integers; a NaN comes first.
+// Converts a number to an unsigned integer with the same order; NaN is the smallest.
 inline uint sample_ordered(float v) {
   if (v != v) return 0;
   const uint u = as_type<uint>(v + 0.0f);
@@ -129,14 +129,14 @@ inline ulong sample_sum(ulong v) {
   }
   return v;
 }
-// Fixed-point numbers: of e^x in units of 2^-44, whose sums over 2^19 logits fit; of probabilities in 2^-60.
+// Fixed-point numbers: e^x in units of 2^-44, so that sums over 2^19 logits fit; probabilities in units of 2^-60.
 inline ulong sample_power(float e) { return ulong(e * 17592186044416.0f); }
 inline ulong sample_mass(float p) { return ulong(p * 1152921504606846976.0f); }
 inline float sample_of_powers(ulong s) { return float(s) * 5.684341886080802e-14f; }
 inline float sample_of_masses(ulong s) { return float(s) * 8.673617379884035e-19f; }
 
-// The sum over a threadgroup of up to 32 simdgroups. The next call has another part: its barrier ends the reading of
-// this one.
+// Returns the sum over a threadgroup of up to 32 simdgroups. The next call has to use another part: its barrier ends
+// the reads of this one.
 inline ulong sample_total(ulong v, threadgroup ulong* part, uint sg, uint lane, uint simdgroups) {
   v = sample_sum(v);
   if (lane == 0) part[sg] = v;
@@ -200,9 +200,9 @@ kernel void sample_part(device const float* logits [[buffer(0)]],
   }
 }
 
-// What sample_part found, the candidates [PARTS · EACH] with their places, each part's from its own first element
-// on, their counts [PARTS], negative where there is no bound, and the sums [PARTS] of e^(v - max) for all of a part.
-// grid: PARTS / SIMDGROUPS
+// sample_collect reads the results of sample_part. It writes the candidates [PARTS · EACH] with their indices, those of
+// each part at the part's first element, their numbers [PARTS] (negative where there is no bound), and the sums [PARTS]
+// of e^(v - max) over all logits of a part. grid: PARTS / SIMDGROUPS
 [[max_total_threads_per_threadgroup(SAMPLE_SIMDGROUPS * 32)]]
 kernel void sample_collect(device const float* logits [[buffer(0)]],
                            device const float* temperature [[buffer(1)]],
@@ -237,7 +237,7 @@ kernel void sample_collect(device const float* logits [[buffer(0)]],
     if (lane == 0 && part < SAMPLE_PARTS) counts[part] = -1;
     return;
   }
-  // the largest of the maxima, and the wanted-th largest, bit by bit
+  // the largest of the maxima, and the wanted-th largest, determined bit by bit
   const int held = (SAMPLE_PARTS + SAMPLE_SIMDGROUPS * 32 - 1) / (SAMPLE_SIMDGROUPS * 32);
   uint keys[held];
   float top = -INFINITY;
@@ -252,7 +252,7 @@ kernel void sample_collect(device const float* logits [[buffer(0)]],
   top = simd_max(top);
   if (lane == 0) part_tops[sg] = top;
   uint bound = 0;
-  // min-p by itself bounds what it keeps, by the largest maximum
+  // min-p alone bounds what it keeps by the largest maximum
   for (int bit = s.k_on || s.p_on ? 31 : -1; bit >= 0; bit--) {
     const uint trial = bound | (1u << bit);
     int count = 0;
@@ -265,7 +265,7 @@ kernel void sample_collect(device const float* logits [[buffer(0)]],
     UNROLL for (int i = 0; i < SAMPLE_SIMDGROUPS; i++) count += shared[i];
     if (long(count) >= wanted) bound = trial;
   }
-  if (!s.k_on && !s.p_on) threadgroup_barrier(mem_flags::mem_threadgroup);  // else there were some
+  if (!s.k_on && !s.p_on) threadgroup_barrier(mem_flags::mem_threadgroup);  // the loop above has had barriers otherwise
   UNROLL for (int i = 0; i < SAMPLE_SIMDGROUPS; i++) top = max(top, part_tops[i]);
   if (!s.k_on && !s.p_on) bound = sample_ordered(top + s.m);
   if (part >= SAMPLE_PARTS) return;
@@ -301,8 +301,8 @@ kernel void sample_collect(device const float* logits [[buffer(0)]],
   }
 }
 
-// The token: token [1], and next [1] for the call that follows; of rows, one of each. values is overwritten where the candidates do not do.
-// grid: 1
+// sample_choose writes the token to token [1], and to next [1] for the call that follows; for rows, one each. values is
+// overwritten where the candidates do not suffice. grid: 1
 [[max_total_threads_per_threadgroup(1024)]]
 kernel void sample_choose(device const float* logits [[buffer(0)]],
                           device const float* temperature [[buffer(1)]],
@@ -339,7 +339,7 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
   counts += row * SAMPLE_PARTS;
   sums += row * SAMPLE_PARTS;
 #endif
-  float best = SAMPLE_LOWEST;  // of the thread, and its place
+  float best = SAMPLE_LOWEST;  // the thread's best number; its index follows
   int at = 0;
   float top = tid < SAMPLE_PARTS ? tops[tid] : -INFINITY;
   if (!s.k_on && !s.p_on && !s.m_on) {
@@ -350,7 +350,7 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
   } else {
     top = simd_max(top);
     if (lane == 0) shared_top[sg] = top;
-    // the candidates of a part follow those of the parts before it
+    // the candidates of all parts are numbered one after the other
     const int count = tid < SAMPLE_PARTS ? counts[tid] : 0;
     const bool bounded = counts[0] >= 0;
     int before = count;
@@ -375,7 +375,7 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (fits) {
-      // the two candidates of the thread: v, and after top-k, if that is on, e^(v - max)
+      // the two candidates of the thread: first v, then, after top-k, e^(v - max)
       float v[2];
       float p[2];
       bool keep[2];
@@ -400,10 +400,10 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
           const int mine = int(tid) + j * 1024;
           p[j] = p[j] / z;
           mass += sample_mass(p[j]);
-          if (mine < total) found[mine] = p[j];  // all have read it before the barrier in sample_total
+          if (mine < total) found[mine] = p[j];  // every thread has read mine before the barrier in sample_total
         }
         mass = sample_total(mass, shared + 32, sg, lane, 32);
-        // Where the candidates are not all that top-k keeps, top-p must lie within them, or all that min-p keeps.
+        // If the candidates are not all that top-k keeps, they must be all that top-p keeps, or all that min-p keeps.
         if (!s.k_on && !(sample_of_masses(mass) > s.p + 1e-5f)) fits = false;
 #if SAMPLE_MIN_P
         const bool below = s.m_on && (v[0] > -INFINITY && v[0] < top + s.m || v[1] > -INFINITY && v[1] < top + s.m);
@@ -440,7 +440,7 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
       }
     }
     if (!fits) {
-      // over all logits: the k-th largest, then the least probability that top-p keeps, two bits at a time
+      // over all logits: the k-th largest, then the smallest probability that top-p keeps, two bits at a time
       uint bound = 0;
       for (int i = int(tid); i < SAMPLE_VOCAB; i += 1024) values[i] = logits[i] / s.temperature;
       if (s.k_on) {
@@ -470,8 +470,8 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
         }
         z = sample_of_powers(sample_total(sum, shared, sg, lane, 32));
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        // the least number beyond which no more than top-p lies: where the mass above a trial is too large, the
-        // number is above the trial
+        // searches the smallest number above which at most top-p of the mass lies: where the mass above a trial value
+        // is too large, the number is above the trial value
         const ulong limit = sample_mass(s.p);
         for (int shift = 30; shift >= 0; shift -= 2) {
           ulong above[3] = {0, 0, 0};

@@ -1,12 +1,12 @@
 #include "port.h"
 #include "conv.h"
 #include "slots.h"
-// The convolution of conv.metal in a call of several sequences, each of which has its state in a slot of a pool. ir/ragged.go says
-// what the tables hold.
+// The convolution of conv.metal in a call of several sequences, each with its state in a slot of a pool. ir/ragged.go
+// describes the tables.
 //
-// The first SLOT_HEAD rows of a sequence, which see its state, and all that touches states are the work of a thread for a
-// channel of the sequence. So a state may be read and written in the same slot. The rows behind them see nothing but x: they are
-// the work of threads that take CONV_TOKENS rows of the call each, of whatever sequence these are.
+// One thread for each channel of a sequence reads and writes states, and computes the first SLOT_HEAD rows of the
+// sequence, which depend on its state. So a state may be read and written in the same slot. Later rows depend on x
+// alone. They are computed by threads that take CONV_TOKENS rows of the call each, of whichever sequences these are.
 #define SLOT_SIZE (CONV_CHANNELS * CONV_TAPS)
 #if CONV_TAPS > CONV_TOKENS
 #define SLOT_HEAD CONV_TAPS
@@ -14,15 +14,15 @@
 #define SLOT_HEAD CONV_TOKENS
 #endif
 
-// A row as those behind it see it: as a state stores it, so that it does not matter which of them are in the call.
+// Rounds x as a state stores it. So it does not matter whether a row is in the same call as the ones after it.
 inline float slot_stored(float v) { return float(CONV_STATE_T(v)); }
 
-// The rows before row r of the call, which are of the same sequence.
+// Reads the rows of the call before row r, which are of the same sequence.
 inline void slot_window(device const float* x, int r, int c, thread float* row) {
   UNROLL for (int j = 0; j < CONV_TAPS; j++) row[j] = slot_stored(x[long(r - CONV_TAPS + j) * CONV_X_TOKEN + c]);
 }
 
-// The output of row r, whose channel x becomes the last one of the window.
+// Computes the output of row r: its channel of x becomes the last row of the window.
 inline void slot_output(device const float* x, int r, int c, thread float* row, thread const float* taps, bool present, device float* y) {
   conv_shift(row, x[long(r) * CONV_X_TOKEN + c]);
   const float out = conv_output(row, taps);
@@ -30,7 +30,7 @@ inline void slot_output(device const float* x, int r, int c, thread float* row, 
   row[CONV_TAPS - 1] = slot_stored(row[CONV_TAPS - 1]);
 }
 
-// What a sequence does with its state.
+// Does the work of a sequence that uses its state.
 inline void slot_sequence(device const float* x, thread const float* taps, device const int* entry, device const int* writes, device CONV_STATE_T* state,
                           device float* y, int c, bool present, int lane) {
   const int first = entry[0];
@@ -46,7 +46,7 @@ inline void slot_sequence(device const float* x, thread const float* taps, devic
     if (to >= 0 && present) conv_write(state + long(to) * SLOT_SIZE, c, row);
   }
   for (int t = head; t < count; t += 32) {
-    // Few rows of many write a state: a simdgroup looks at 32 of them at a time.
+    // Few rows write a state: a simdgroup checks 32 of them at a time.
     if (!simd_any(t + lane < count && writes[first + min(t + lane, count - 1)] >= 0)) continue;
     for (int r = first + t; r < first + min(t + 32, count); r++) {
       const int to = writes[r];

@@ -1,13 +1,13 @@
 #include "port.h"
 #include "delta.h"
 #include "slots.h"
-// The gated delta rule of delta.metal, token by token, in a call of several sequences, each of which has its state in a slot of a
-// pool. A threadgroup takes some rows of a head's state of one sequence through all rows of the call that are of it, so that a state
-// may be read and written in the same slot. slot_delta_chunk.metal is the form for sequences of many rows.
+// The gated delta rule of delta.metal, token by token, in a call of several sequences, each with its state in a slot of
+// a pool. A threadgroup takes some rows of a head's state through all rows of the call that belong to a sequence. So a
+// state may be read and written in the same slot. slot_delta_chunk.metal is the form for sequences with many rows.
 #ifndef SLOT_MOST
-#define SLOT_MOST 8  // rows of a sequence that is taken; one of more is another kernel's
+#define SLOT_MOST 8  // sequences with more rows are left to another kernel
 #endif
-#define SLOT_ROWS 32  // rows of the call that a threadgroup looks through for those of no sequence
+#define SLOT_ROWS 32  // rows of the call in which a threadgroup looks for rows of no sequence
 #define SLOT_SIZE (DELTA_HEADS * DELTA_DV * DELTA_DK)
 
 // q, k, v, g, beta, the weights of norms and gates: as of delta_step, of T rows; entries [ENTRIES][3]; writes [T]; state, a pool of
@@ -75,7 +75,7 @@ kernel void slot_delta(device const float* q [[buffer(0)]],
     UNROLL for (int i = 0; i < DELTA_ROWS * DELTA_EACH; i++) s[i] = slot < 0 ? 0.0f : s[i];
     for (int r = first; r < first + count; r++) {
       delta_token(from, weights, r, head, row0, lane, s, y);
-      // As a state stores it, so that it does not matter which rows are in the call.
+      // Rounds as a state stores it. So it does not matter which rows are in the same call.
       UNROLL for (int i = 0; i < DELTA_ROWS * DELTA_EACH; i++) s[i] = float(DELTA_STATE_T(s[i]));
       const int to = writes[r];
       if (to >= 0) delta_store(state + long(to) * SLOT_SIZE, row0, lane, s);

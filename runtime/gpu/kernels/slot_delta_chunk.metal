@@ -1,15 +1,16 @@
 #include "port.h"
 #include "delta_chunk.h"
 #include "slots.h"
-// The gated delta rule in chunks (delta_chunk.metal) in a call of several sequences, each of which has its state in a slot of a pool.
-// Chunks begin at the first row of each sequence that has more than SLOT_MOST rows; slot_delta.metal takes the others.
-// CHUNK_SLOTS is 1.
+// The gated delta rule in chunks (delta_chunk.metal) in a call of several sequences, each with its state in a slot of a
+// pool. Chunks begin at the first row of each sequence that has more than SLOT_MOST rows; slot_delta.metal takes the
+// others. CHUNK_SLOTS is 1.
 #ifndef SLOT_MOST
 #define SLOT_MOST 8
 #endif
 
-// The numbers of tokens of the chunks that begin at rows [window, window + LENGTH) go to starts, 0 where none begins. As each has
-// LENGTH rows, but the last one of a sequence, a sequence has one of them at most.
+// Writes to starts the number of tokens of the chunk that begins at each of the rows [window, window + LENGTH), 0 where
+// none begins. Every chunk but the last one of a sequence has LENGTH rows, so each sequence has at most one beginning
+// there.
 inline void slot_chunks(device const int* entries, int window, int tid, threadgroup int* starts) {
   if (tid < CHUNK_LENGTH) starts[tid] = 0;
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -22,8 +23,8 @@ inline void slot_chunks(device const int* entries, int window, int tid, threadgr
   threadgroup_barrier(mem_flags::mem_threadgroup);
 }
 
-// As delta_solve, for chunks that begin in LENGTH rows of the call; m [T][HEADS][LENGTH], its rows as those of a chunk.
-// grid: T / LENGTH, HEADS
+// Like delta_solve, for chunks that begin in LENGTH rows of the call. m is [T][HEADS][LENGTH]: a chunk's rows of M
+// begin at its first token. grid: T / LENGTH, HEADS
 [[max_total_threads_per_threadgroup(CHUNK_SOLVERS)]]
 kernel void slot_delta_solve(device const float* q [[buffer(0)]],
                              device const float* k [[buffer(1)]],

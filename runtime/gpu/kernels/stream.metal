@@ -5,9 +5,9 @@
 #include "ring.h"
 #include "resident.h"
 #include "conv.h"
-// The kernels of matvec.metal, for one vector: the same buffers, the same results, weights that are copied to
-// threadgroup memory beside the work, through a ring or all of them (STREAM_RESIDENT). stream_sum_one and stream_sum_glu make their vector
-// first, of more buffers, and have a ring.
+// The kernels of matvec.metal for one vector, with the same buffers and the same results. Weights are copied to
+// threadgroup memory asynchronously: through a ring, or all of them at once (STREAM_RESIDENT). stream_sum_one and
+// stream_sum_glu compute their vector first, from more buffers; they always have a ring.
 
 #if STREAM_RESIDENT
 #define STREAM_ALL_THREADS (RESIDENT_SIMDS * 32)
@@ -26,7 +26,7 @@ inline void stream_run(thread Product& product, uint group, uint thread_index, d
 #endif
 }
 
-// What a product has copied where its rows are held.
+// The copies of a product with resident weights.
 #if STREAM_RESIDENT
 #define STREAM_COPIES(planes)                                                                                                               \
   int rows(int count) thread { return count; }                                                                                             \
@@ -45,7 +45,7 @@ struct stream_one {
   device const WEIGHT_SCALE* biases;
   device const float* extra;
   device float* y;
-  int early;   // the row for which a thread has read what is added
+  int early;   // the row for which a thread has read the epilogue's operand in advance
   float term;
   STREAM_COPIES(1)
   void place(int at, int plane, thread stream_place& p) thread { stream_row(w, scales, biases, at, p); }
@@ -78,7 +78,7 @@ kernel void stream(device const uint* w [[buffer(0)]],
   stream_run<1>(product, group, thread_index, x, norm, gate, stream_sum(), memory, arrived, squares);
 }
 
-// The product of a vector that is made of x.
+// One weight, with a vector that is computed from x.
 [[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM))]]
 kernel void stream_sum_one(device const uint* w [[buffer(0)]],
                            device const WEIGHT_SCALE* scales [[buffer(1)]],
@@ -102,11 +102,11 @@ kernel void stream_sum_one(device const uint* w [[buffer(0)]],
   stream_run<1>(product, group, thread_index, x, norm, x, sum, memory, arrived, squares);
 }
 
-// One of four, by constant indices: arrays of arguments stay in registers.
+// Selects one of four arguments by constant indices, so that they stay in registers.
 template <class T>
 inline T stream_pick(thread const T* of, int which) { return which == 0 ? of[0] : which == 1 ? of[1] : which == 2 ? of[2] : of[3]; }
 
-// Up to four weights, with a convolution behind the first rows of weight 0 and activations of some.
+// Up to four weights, with a convolution of the first rows of weight 0, and activations of some rows.
 struct stream_more {
   device const uint* w[4];
   device const WEIGHT_SCALE* scales[4];
@@ -201,7 +201,7 @@ kernel void stream_many(device const uint* w0 [[buffer(0)]],
   stream_run<1>(product, group, thread_index, x, norm, x, stream_sum(), memory, arrived, squares);
 }
 
-// A gated pair.
+// A gated pair of weights.
 struct stream_pair {
   device const uint* w[2];
   device const WEIGHT_SCALE* scales[2];
@@ -237,7 +237,7 @@ kernel void stream_glu(device const uint* w0 [[buffer(0)]],
   stream_run<2>(product, group, thread_index, x, norm, x, stream_sum(), memory, arrived, squares);
 }
 
-// The gated pair of a vector that is made of x.
+// A gated pair, with a vector that is computed from x.
 [[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM))]]
 kernel void stream_sum_glu(device const uint* w0 [[buffer(0)]],
                            device const WEIGHT_SCALE* scales0 [[buffer(1)]],

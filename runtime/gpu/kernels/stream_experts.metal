@@ -5,21 +5,22 @@
 #include "mixture.h"
 #include "stream.h"
 #include "resident.h"
-// experts_choose and experts_join of experts.metal, for one token: the same buffers, the same results, weights that are all
-// copied to threadgroup memory.
+// experts_choose and experts_join of experts.metal for one token, with the same buffers and the same results. All
+// weights are copied to threadgroup memory before they are multiplied.
 //
-// The second one starts, where there is room, when the first one has chosen the experts (RATIONALE.md "How does the experts'
-// second product know its weights before the first one is done?"). Their copies are under way all at once: nobody else reads much then.
+// Where there is room, the second kernel starts when the first has chosen the experts (RATIONALE.md "How does the
+// experts' second product know its weights before the first one is done?"). All of its copies are in flight at once,
+// since little else is read then.
 #define PORT_RELEASES
 
-#ifndef EXPERTS_SLOTS  // a threadgroup's rows of a part, or one more than it has: 1, 2, 4 or 8
+#ifndef EXPERTS_SLOTS  // slots of a threadgroup for the rows of a part, some may be empty: 1, 2, 4 or 8
 #define EXPERTS_SLOTS 4
 #endif
 #define LIFT_PARTS (8 / EXPERTS_SLOTS)                         // of a strip
 #define LIFT_COPIES (16 + LIFT_PARTS * 2 * (1 + WEIGHT_BIASES))  // for a strip: one for each row's codes, so that rows meet different banks, one for the scales of all rows of a part
 
-// The parts' gates and ups. A threadgroup has the same rows of all parts: so all have equally much to wait for. Its
-// rows are numbered as slots, EXPERTS_SLOTS for each part.
+// The gate and up matrices of all parts. A threadgroup has the same rows of every part, so that all threadgroups wait
+// for the same amount. Its rows are numbered as slots, EXPERTS_SLOTS for each part.
 struct stream_lift {
   device const uint* w[2];
   device const WEIGHT_SCALE* scales[2];
@@ -38,12 +39,12 @@ struct stream_lift {
   threadgroup int* count;
   threadgroup uint* keys;
   threadgroup int* places;
-  int row, own;  // of every part: the first, and how many
+  int row, own;  // of every part: the first row, and their number
   int base;      // the threadgroup's first slot
   int rows(int count) thread { return count / EXPERTS_SLOTS * own; }
   void begin(int slot, int end) thread {}
   void meet(int slot, int end) thread {}
-  // The place of a part's first row.
+  // Returns the address of the first row of a part.
   void place(int part, int plane, thread stream_place& p) thread {
     const bool apart = EXPERTS_SHARED && part == 0;
     stream_row(apart ? (plane ? v[1] : v[0]) : plane ? w[1] : w[0], apart ? (plane ? vscales[1] : vscales[0]) : plane ? scales[1] : scales[0],
@@ -146,7 +147,7 @@ kernel void stream_choose(device const uint* w0 [[buffer(0)]],
   resident_run<2>(product, int(group.x), int(thread_index), x, norm, x, memory, arrived, squares);
 }
 
-// The parts' downs, side by side: a simdgroup for each part.
+// The down matrices of the parts, concatenated by columns: each simdgroup has a part.
 struct stream_fall {
   device const int* experts;
   device const uint* w;

@@ -1,6 +1,6 @@
 #include "port.h"
-// Copies of units of a pool, [OUTER][units][UNIT], one behind the other. A thread goes through all copies for its part of a unit, so that
-// what one copy leaves is what the next one takes.
+// Copies units within a pool [OUTER][units][UNIT], one copy after the other. A thread does all copies for its piece of
+// a unit, so that a copy may read what the one before it wrote.
 #ifndef UNIT_PARTS
 #define UNIT_PARTS 1   // of a unit that lie one behind the other
 #define UNIT_COUNT 1   // units of the pool

@@ -1,9 +1,9 @@
-// Attention over a cache of keys and values in fp32: what attention.metal and attention_step.metal share.
+// Attention over a cache of keys and values in fp32: code that attention.metal, attention_step.metal and
+// block_attention.metal share.
 //
-// A simdgroup serves ATT_H query heads of one key-value head for ATT_Q tokens, and takes ATT_TOKENS keys at a time, so that
-// scores come out one to a lane. Token t of the call sits at position p = step[POSITION] + t, whose key lies in slot
-// p mod SLOTS. It sees the positions up to p of which the cache has a slot, and of those the last WINDOW where that is
-// not 0.
+// A simdgroup serves ATT_H query heads of one key-value head for ATT_Q tokens. It takes ATT_TOKENS keys at a time, so
+// that each lane has one score. Token t of the call is at position p = step[POSITION] + t, whose key lies in slot p mod
+// SLOTS. It attends to the positions up to p that the cache has a slot for; with WINDOW, to the last WINDOW of them.
 
 #ifndef ATT_D
 #define ATT_D 64             // width of a head, a multiple of 32
@@ -29,7 +29,7 @@
 #define ATT_SCORES (ATT_QUERIES * ATT_TOKENS)
 #define ATT_EACH (ATT_D / 32)
 
-// A lane holds ATT_PARTS runs of ATT_VEC neighbouring elements of a row, as raw words.
+// A lane has ATT_PARTS runs of ATT_VEC neighbouring elements of a row, as raw words.
 #if ATT_BF16
 #define ATT_T bfloat
 #if ATT_D % 256 == 0
@@ -64,7 +64,7 @@ inline uint att_word(uint4 v, int i) { return v[i]; }
 inline uint att_word(uint2 v, int i) { return v[i]; }
 inline uint att_word(uint v, int i) { return v; }
 inline uint att_word(ushort v, int i) { return uint(v) << 16; }
-// Element i of what a lane has read.
+// Returns element i of what a lane has read.
 inline float att_element(ATT_RAW v, int i) {
 #if !ATT_BF16
   return as_type<float>(att_word(v, i));
@@ -75,7 +75,7 @@ inline float att_element(ATT_RAW v, int i) {
 #endif
 }
 
-// One step of summing 2W columns over pairs of lanes W apart: each lane keeps W.
+// One step of adding 2W columns over pairs of lanes that are W apart: each lane keeps W columns.
 template <int W> inline void att_fold(thread float* s, uint lane) {
   const bool up = (lane & uint(W)) != 0;
   UNROLL for (int i = 0; i < W; i++) {
@@ -85,7 +85,7 @@ template <int W> inline void att_fold(thread float* s, uint lane) {
   }
 }
 
-// Sums s over 32 lanes; each lane keeps that of number lane mod N in s[0].
+// Adds s over 32 lanes. Each lane then has sum number lane mod N in s[0].
 template <int N> inline void att_gather(thread float* s, uint lane) {
   UNROLL for (int w = 16; w >= N; w /= 2) {
     UNROLL for (int i = 0; i < N; i++) s[i] += simd_shuffle_xor(s[i], ushort(w));
@@ -97,7 +97,8 @@ template <int N> inline void att_gather(thread float* s, uint lane) {
   if (N >= 2) att_fold<1>(s, lane);
 }
 
-// A lane's part of the scores s [QUERIES][TOKENS] of the queries q [QUERIES][EACH] and TOKENS keys k [TOKENS][PARTS].
+// Computes a lane's share of the scores s [QUERIES][TOKENS] of the queries q [QUERIES][EACH] and TOKENS keys k
+// [TOKENS][PARTS].
 template <int QUERIES> inline void att_scores(thread const float* q, thread const ATT_RAW* k, thread float* s) {
   UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
     UNROLL for (int r = 0; r < QUERIES; r++) {
@@ -108,9 +109,10 @@ template <int QUERIES> inline void att_scores(thread const float* q, thread cons
   }
 }
 
-// Sums the scores s over lanes, and gives the weight of the lane's query and place among the keys: s has that of number lane mod
-// QUERIES · TOKENS. m is the query's largest score so far, l the sum of the weights of the lane's query and place; l
-// and o [QUERIES][EACH] become relative to the m of now. visible says whether the query sees that key.
+// Adds the scores s over lanes and returns the attention weight of the lane's query and key. The lane's number mod
+// QUERIES · TOKENS selects both. m is the query's largest score so far, l the sum of the weights of the lane's query
+// and key number. l and the sums o [QUERIES][EACH] are rescaled to the new m. visible says whether the query attends to
+// that key.
 template <int QUERIES> inline float att_weigh(thread float* s, bool visible, uint lane, thread float& m, thread float& l, thread float* o) {
   att_gather<QUERIES * ATT_TOKENS>(s, lane);
   const float score = visible ? s[0] : -1e30f;
@@ -131,7 +133,7 @@ template <int QUERIES> inline float att_weigh(thread float* s, bool visible, uin
   return e;
 }
 
-// Adds TOKENS values v, [TOKENS][PARTS], by the weights that att_weigh gave the lanes.
+// Adds TOKENS values v [TOKENS][PARTS] to o, with the weights that att_weigh returned to the lanes.
 template <int QUERIES> inline void att_add(float weight, thread const ATT_RAW* v, thread float* o) {
   UNROLL for (int r = 0; r < QUERIES; r++) {
     UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
@@ -141,11 +143,11 @@ template <int QUERIES> inline void att_add(float weight, thread const ATT_RAW* v
   }
 }
 
-// The positions [x, y) that a query at a position sees; last is the last position that was written.
+// Returns the positions [x, y) that a query at a position attends to. last is the last position that was written.
 inline int2 att_visible(int at, int last) {
   int low = max(0, last - ATT_SLOTS + 1);
   if (ATT_WINDOW > 0) low = max(low, at - ATT_WINDOW + 1);
   return int2(low, at + 1);
 }
-// How many blocks n positions are divided into.
+// Returns the number of blocks that n positions are divided into.
 inline int att_blocks(int n) { return clamp((n + ATT_LEAST - 1) / ATT_LEAST, 1, ATT_BLOCKS); }

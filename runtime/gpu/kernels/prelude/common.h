@@ -1,27 +1,28 @@
-// What all targets share. This text follows the prelude of the target.
+// Code that all targets share. It follows the prelude of the target.
 
-// Transfers are copies from device memory to threadgroup memory that run beside the threads.
-// port_transfer, in a TG_ARRAY, counts the copies under way. One thread makes some ready, and before each turn, which
-// are numbered from 0, says how many bytes will come; then any threads start copies. A threadgroup_barrier stands
-// between the first and the use by other threads, and between the reads of what came and the copies of the next turn.
-// Waits are by whole simdgroups; where PORT_TRANSFERS is not 0 they may come before the turn is begun, elsewhere a
-// threadgroup_barrier stands between. Addresses and sizes are multiples of 16.
+// Transfers are asynchronous copies from device memory to threadgroup memory. A port_transfer, in a TG_ARRAY, counts
+// copies that are under way, in rounds numbered from 0 (the parameter turn). One thread initializes it, and before each
+// round says how many bytes will come (port_transfer_expect); then any threads start copies. A threadgroup_barrier is
+// needed between the initialization and the use by other threads, and between reading what has arrived and starting the
+// copies of the next round. Whole simdgroups wait. Where PORT_TRANSFERS is not 0, they may wait before the round is
+// announced; elsewhere a threadgroup_barrier has to stand between. Addresses and sizes are multiples of 16.
 //
-// port_mma_u8s8, by a simdgroup, is c += a·b: a is 16x32 u8, b is 32x8 s8, c is 16x8. With g = lane / 4 and j = lane % 4, a0 to a3 are
-// bytes 4j to 4j + 3 of rows g and g + 8 of a's left half, then of its right half; b0 and b1 are the same bytes of column g
-// of b's upper and lower half; c is columns 2j and 2j + 1 of row g, then of row g + 8 (PTX, mma.m16n8k32).
-// port_mma_bf16 is the same of bf16, two to a word, with sums in fp32: a is 16x16, b is 16x8 (PTX, mma.m16n8k16).
+// port_mma_u8s8, called by a simdgroup, computes c += a·b: a is 16x32 u8, b is 32x8 s8, c is 16x8. With g = lane / 4
+// and j = lane % 4, a0 to a3 are bytes 4j to 4j + 3 of rows g and g + 8 of a's left half, then of its right half; b0
+// and b1 are the same bytes of column g of b's upper and lower half; c is columns 2j and 2j + 1 of row g, then of row g
+// + 8 (PTX, mma.m16n8k32). port_mma_bf16 is the same for bf16, two to a word, with sums in fp32: a is 16x16, b is 16x8
+// (PTX, mma.m16n8k16).
 
-// The numbers that change from step to step lie in a small device buffer, so that a recorded command
-// stream can be replayed: step[STEP_TOKENS] rows of x are to be computed, the first of them is the token at
-// position step[STEP_POSITION] of the sequence. Rows past the first are those of the grid that do nothing.
+// The buffer step has the numbers that change from call to call, so that a recorded sequence can be replayed:
+// step[STEP_TOKENS] is the number of rows of x, step[STEP_POSITION] the position of the first one in its sequence.
+// Grids may have more rows than that; those do nothing.
 #define STEP_TOKENS 0
 #define STEP_POSITION 1
 
-// The two bf16 of a word, the lower half first.
+// The two bf16 of a word: the lower half is the first.
 inline float port_bf16_low(uint word) { return as_type<float>(word << 16); }
 inline float port_bf16_high(uint word) { return as_type<float>(word & 0xffff0000u); }
-// Four numbers, which lie at a multiple of their size.
+// Reads four numbers at an address that is a multiple of their size.
 inline float4 port_four(device const float* p) { return *(device const float4*)p; }
 inline float4 port_four(device const bfloat* p) {
   const uint2 words = *(device const uint2*)p;
@@ -35,18 +36,18 @@ inline float port_log1p(float e) {
   const float d = u - 1.0f;
   return d == 0.0f ? e : precise::log(u) * fast::divide(e, d);
 }
-// By the bits, which no compiler takes for an impossible comparison.
+// Tests the bits. A compiler could optimize a comparison with itself away.
 inline bool port_isnan(float x) { return (as_type<uint>(x) & 0x7fffffffu) > 0x7f800000u; }
 
-// The divisor is from 1 to 2: of fast::divide Metal promises nothing where it is infinite, as 1 + e^-x is below -88, or more than
-// 2^126. A division that is rounded correctly has branches for small ones on NVIDIA, and nothing runs beside what stands behind a
-// branch.
+// The divisor is from 1 to 2. 1 + e^-x would be infinite below -88, and for divisors that are infinite or above 2^126
+// Metal promises nothing about fast::divide. A correctly rounded division has branches for small divisors on NVIDIA,
+// and code behind a branch is not overlapped with it.
 inline float port_sigmoid(float x) {
   const float e = precise::exp(-fabs(x));
   return fast::divide(x < 0.0f ? e : 1.0f, 1.0f + e);
 }
 inline float port_silu(float x) { return x * port_sigmoid(x); }
-// tanh by way of exp(-2|x|), which cannot overflow; small arguments by the series, where 1 - exp cancels.
+// Computes tanh from exp(-2|x|), which cannot overflow; for small arguments, where 1 - exp cancels, from the series.
 inline float port_tanh(float x) {
   const float a = fabs(x);
   if (a < 0.03125f) {
@@ -83,7 +84,7 @@ inline float port_erf(float x) {
 }
 inline float port_gelu(float x) { return 0.5f * x * (1.0f + port_erf(x * 0.70710678f)); }
 
-// The activations by number, as the Go side has them.
+// The activations' numbers, as in the Go code.
 #define ACTIVATION_NONE 0
 #define ACTIVATION_SILU 1
 #define ACTIVATION_SIGMOID 2

@@ -1,4 +1,5 @@
-// The step of a causal convolution of a channel: what conv.metal and matvec.metal share.
+// One step of a causal depthwise convolution for a channel: code that conv.metal, slot_conv.metal, matvec.metal and
+// stream.metal share.
 #ifndef CONV_CHANNELS
 #define CONV_CHANNELS 64
 #define CONV_TAPS 4
@@ -35,7 +36,7 @@ inline void conv_taps(device const CONV_WEIGHT_T* w, int c, thread float* taps) 
   UNROLL for (int j = 0; j < CONV_TAPS; j++) taps[j] = float(w[c * CONV_TAPS + j]);
 }
 
-// The output for the rows that are there.
+// Returns the output for the rows in row.
 inline float conv_output(thread const float* row, thread const float* taps) {
   float sum = 0.0f;
   UNROLL for (int j = 0; j < CONV_TAPS; j++) sum += taps[j] * row[j];
@@ -46,13 +47,13 @@ inline float conv_output(thread const float* row, thread const float* taps) {
 #endif
 }
 
-// Makes x the last row, and the first one go.
+// Drops the first row and appends x.
 inline void conv_shift(thread float* row, float x) {
   UNROLL for (int j = 0; j + 1 < CONV_TAPS; j++) row[j] = row[j + 1];
   row[CONV_TAPS - 1] = x;
 }
 
-// A state that counts as zeros is read as such.
+// Sets the rows to zeros if the state is reset.
 inline void conv_clear(bool zero, thread float* row) {
   UNROLL for (int j = 0; j < CONV_TAPS; j++) row[j] = zero ? 0.0f : row[j];
 }
@@ -61,7 +62,8 @@ inline void conv_write(device CONV_STATE_T* next, int c, thread const float* row
   UNROLL for (int j = 0; j < CONV_TAPS; j++) next[CONV_STATE_AT(j, c)] = CONV_STATE_T(row[j]);
 }
 
-// The step of a channel: x becomes the last row of its state, which goes to next, and the output goes to y.
+// Does the step of a channel: x becomes the last row of the state, which is written to next; the output is written to
+// y.
 inline void conv_advance(device CONV_STATE_T* next, int c, bool zero, float x, thread float* row, thread const float* taps, device float* y) {
   conv_clear(zero, row);
   conv_shift(row, x);

@@ -1,4 +1,4 @@
-// A token of the gated delta rule: what delta.metal and slot_delta.metal share.
+// One token of the gated delta rule: code that delta.metal and slot_delta.metal share.
 #define PORT_WAITS
 #ifndef DELTA_DK
 #define DELTA_DK 64           // a multiple of 32
@@ -35,7 +35,7 @@ inline void delta_put(device bfloat* p, float4 v) {
   UNROLL for (int j = 0; j < 4; j++) p[j] = bfloat(v[j]);
 }
 
-// A lane's columns of DK: fours, LANES of them apart.
+// A lane's columns out of DK: groups of four, LANES groups apart.
 template <typename T>
 inline void delta_columns(device const T* from, int lane, thread float* out) {
   UNROLL for (int i = 0; i < DELTA_EACH; i += 4) {
@@ -44,18 +44,18 @@ inline void delta_columns(device const T* from, int lane, thread float* out) {
   }
 }
 
-// The sum over the lanes of a row.
+// Returns the sum over the lanes of a row.
 inline float delta_sum(float v) {
   UNROLL for (ushort distance = 1; distance < DELTA_LANES; distance *= 2) v += simd_shuffle_xor(v, distance);
   return v;
 }
 
-// What a lane keeps of the state, for rows from row0 on: those past the last are the last one again, and not written.
+// Reads a lane's share of the state, for rows from row0 on. Rows past the last one read it again and are not written.
 inline void delta_state(device const DELTA_STATE_T* state, int row0, int lane, thread float* s) {
   UNROLL for (int r = 0; r < DELTA_ROWS; r++) delta_columns(state + min(row0 + r, DELTA_DV - 1) * DELTA_DK, lane, s + r * DELTA_EACH);
 }
 
-// Where the operands of a rule lie.
+// The addresses of the operands of a rule.
 struct delta_source {
   device const float* q;
   device const float* k;
@@ -64,7 +64,7 @@ struct delta_source {
   device const float* beta;
 };
 
-// What a lane needs of the weights of the norms and of the gates, where there are such.
+// A lane's share of the weights of the norms and of the gates, where the rule has them.
 struct delta_weights {
   float keys[DELTA_EACH];
   float queries[DELTA_EACH];
@@ -84,13 +84,13 @@ inline void delta_read_weights(device const DELTA_WEIGHT_T* q_weight, device con
 #endif
 }
 
-// Token t: its result goes to y, and s becomes the state behind it.
+// Computes token t: its result goes to y, and s becomes the state after it.
 inline void delta_token(thread const delta_source& from, thread const delta_weights& weights, long t, int head, int row0, int lane, thread float* s, device float* y) {
   const int key_head = head / (DELTA_HEADS / DELTA_K_HEADS);
   float keys[DELTA_EACH];
   float queries[DELTA_EACH];
   float values[DELTA_ROWS];
-  // All that is read comes before what is computed of some of it with a branch.
+  // All reads come before the first branch, which computes with some of them.
   float decay = from.g[t * DELTA_G_TOKEN + head];
   float write = from.beta[t * DELTA_BETA_TOKEN + head];
   delta_columns(from.k + t * DELTA_K_TOKEN + key_head * DELTA_DK, lane, keys);
@@ -134,7 +134,7 @@ inline void delta_token(thread const delta_source& from, thread const delta_weig
   }
 }
 
-// Writes what a lane keeps of the state.
+// Writes a lane's share of the state.
 inline void delta_store(device DELTA_STATE_T* next, int row0, int lane, thread const float* s) {
   UNROLL for (int r = 0; r < DELTA_ROWS; r++) {
     if (row0 + r < DELTA_DV) {

@@ -1,4 +1,5 @@
-// The chunks of the gated delta rule: what delta_chunk.metal, which says what is computed, and slot_delta_chunk.metal share.
+// The gated delta rule in chunks: code that delta_chunk.metal, which has the formulas, and slot_delta_chunk.metal
+// share.
 #ifndef CHUNK_LENGTH
 #define CHUNK_LENGTH 32       // 32 or 64
 #define CHUNK_DK 64           // a multiple of 32
@@ -30,7 +31,8 @@
 #define CHUNK_M_ROW CHUNK_LENGTH                  // [chunks][HEADS][LENGTH][LENGTH]
 #endif
 
-// Solves the chunk of count tokens from token first on for a head, by all threads. m is where its M begins.
+// Computes W, U and M of a chunk of count tokens, from token first on, for a head, with all threads. m is where the M
+// of the chunk begins.
 inline void chunk_solve(device const float* q, device const float* k, device const float* v, device const float* g, device const float* beta,
                         device float* sums, device float* w, device float* u, device float* m, int first, int count, int head, int tid,
                         threadgroup float* ks, threadgroup float* qs, threadgroup float* a, threadgroup float* logs, threadgroup float* rates,
@@ -42,7 +44,7 @@ inline void chunk_solve(device const float* q, device const float* k, device con
   w += (long(first) * CHUNK_HEADS + head) * CHUNK_DK;
   u += (long(first) * CHUNK_HEADS + head) * CHUNK_DV;
 
-  // tokens past the end: g is 1, β is 0
+  // tokens past the end get g = 1 and β = 0
   if (tid < CHUNK_LENGTH) {
     const long t = first + tid;
     const bool present = tid < count;
@@ -112,7 +114,7 @@ inline void chunk_solve(device const float* q, device const float* k, device con
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
 
-  // one column of W or U to a thread
+  // a thread computes one column of W or U
   for (int first_column = 0; first_column < CHUNK_DK + CHUNK_DV; first_column += CHUNK_SOLVERS) {
     const int column = min(first_column + tid, CHUNK_DK + CHUNK_DV - 1);
     const bool is_w = column < CHUNK_DK;
@@ -128,18 +130,19 @@ inline void chunk_solve(device const float* q, device const float* k, device con
       UNROLL for (int i = 0; i < t; i++) r -= a[t * CHUNK_LENGTH + i] * x[i];
       x[t] = r;
       if (t < count && first_column + tid < CHUNK_DK + CHUNK_DV) to[long(t) * to_token] = r;
-      // Loads of later rows are not to be hoisted over this: there are more of them than registers.
+      // A barrier against hoisting: there are not enough registers to load all later rows in advance.
       if (t % CHUNK_STRETCH == CHUNK_STRETCH - 1) simdgroup_barrier(mem_flags::mem_threadgroup);
     }
   }
 }
 
-// delta_scan. A threadgroup has COLUMNS rows of a head's state in threadgroup memory, as columns of Sᵀ. What it multiplies
-// them by comes in stages: for a chunk, SLICE columns of q and w at a time, then SLICE columns of M, then k for some tokens.
-// The next stage is read, as neighbours by neighbouring lanes, before the present one is multiplied.
+// delta_scan. A threadgroup has COLUMNS rows of a head's state in threadgroup memory, as columns of Sᵀ. The other
+// factors come in stages: for a chunk, SLICE columns of q and w at a time, then SLICE columns of M, then k for some
+// tokens. The next stage is loaded, with neighbouring lanes reading neighbouring elements, before the present one is
+// multiplied.
 //
-// A thread adds up tiles of 4 x 4: of tokens and columns, then of rows and columns of Sᵀ. PARTS lanes have the same tile,
-// and each of them a part of what is summed over.
+// A thread computes tiles of 4 x 4 sums: first of tokens and columns, then of rows and columns of Sᵀ. PARTS lanes share
+// a tile, and each adds a part of the summands.
 #define SCAN_GROUPS (CHUNK_COLUMNS / 4)
 #define CHUNK_SCANNERS (CHUNK_LENGTH / 4 * SCAN_GROUPS * CHUNK_PARTS)  // threads of delta_scan
 #if CHUNK_COLUMNS < 32
@@ -168,7 +171,7 @@ inline void chunk_solve(device const float* q, device const float* k, device con
 #else
 #define SCAN_KEPT (4 / CHUNK_PARTS)
 #endif
-// Lanes that share a tile of the state, which has DK / 4 times GROUPS of them.
+// Lanes that share a tile of the state, which has DK / 4 times GROUPS tiles.
 #if CHUNK_LENGTH * CHUNK_PARTS >= 4 * CHUNK_DK
 #define SCAN_SHARE 4
 #elif CHUNK_LENGTH * CHUNK_PARTS >= 2 * CHUNK_DK
@@ -179,7 +182,7 @@ inline void chunk_solve(device const float* q, device const float* k, device con
 #define SCAN_ROWS (CHUNK_SCANNERS / (SCAN_GROUPS * SCAN_SHARE))     // tiles that lie beneath each other, of all threads
 #define SCAN_TILES ((CHUNK_DK / 4 + SCAN_ROWS - 1) / SCAN_ROWS)  // of a thread
 
-// What delta_scan reads for a head.
+// The inputs of delta_scan for a head.
 struct scan_source {
   device const float* q;
   device const float* k;
@@ -188,10 +191,10 @@ struct scan_source {
   int last;  // token
 };
 
-// The functions that read give a thread's part of a stage of the chunk that begins at token first. Past the last token they read
-// that again, since reads without a condition can all be under way at once; u is 0 there.
+// The scan_read functions load a thread's part of a stage of the chunk that begins at token first. For tokens past the
+// end they load the last token again, since unconditional loads can all be in flight together; u is 0 there.
 
-// Columns of q, and below them of w.
+// Loads columns of q, and below them of w.
 inline void scan_read_products(thread const scan_source& from, int first, int stage, int tid, thread float4* out) {
   UNROLL for (int e = 0; e < SCAN_EACH; e++) {
     const int i = tid + e * CHUNK_SCANNERS;
@@ -201,7 +204,7 @@ inline void scan_read_products(thread const scan_source& from, int first, int st
   }
 }
 
-// Columns of M, which fill half of a stage.
+// Loads columns of M, which fill half of a stage.
 inline void scan_read_mixes(thread const scan_source& from, int first, int stage, int tid, thread float4* out) {
 #if CHUNK_SLOTS
   device const float* m = from.m + stage * CHUNK_SLICE;
@@ -219,7 +222,7 @@ inline void scan_read_mixes(thread const scan_source& from, int first, int stage
   }
 }
 
-// Keys of some tokens.
+// Loads the keys of some tokens.
 inline void scan_read_keys(thread const scan_source& from, int first, int stage, int tid, thread float4* out) {
   UNROLL for (int e = 0; e < SCAN_EACH; e++) {
     const int i = tid + e * CHUNK_SCANNERS;
@@ -228,7 +231,7 @@ inline void scan_read_keys(thread const scan_source& from, int first, int stage,
   }
 }
 
-// Puts rows that were read where all threads find them: those of products, or half as many of M.
+// Stores loaded rows to threadgroup memory: rows of q and w, or half as many of M.
 template <int COUNT> inline void scan_put_rows(int tid, thread const float4* v, threadgroup float* to) {
   UNROLL for (int e = 0; e < SCAN_EACH; e++) {
     const int i = tid + e * CHUNK_SCANNERS;
@@ -236,7 +239,7 @@ template <int COUNT> inline void scan_put_rows(int tid, thread const float4* v, 
   }
 }
 
-// Puts keys, times what their tokens' updates still are at the end of the chunk.
+// Stores keys, each multiplied by the decay from its token to the end of the chunk.
 inline void scan_put_keys(int stage, int tid, thread const float4* v, threadgroup const float* after, threadgroup float* to) {
   UNROLL for (int e = 0; e < SCAN_EACH; e++) {
     const int i = tid + e * CHUNK_SCANNERS;
@@ -244,7 +247,7 @@ inline void scan_put_keys(int stage, int tid, thread const float4* v, threadgrou
   }
 }
 
-// Where the next stage is put. With one buffer, all threads are done with the stage before.
+// Returns the memory for the next stage. With one buffer it waits until all threads are done with the stage before.
 inline threadgroup float* scan_room(threadgroup float* staged, thread int& turn) {
   if (CHUNK_BUFFERS == 1) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -254,7 +257,8 @@ inline threadgroup float* scan_room(threadgroup float* staged, thread int& turn)
   return staged + turn * SCAN_STAGE;
 }
 
-// Adds to sums of q's and w's tokens and columns the products of a stage's rows, which are LENGTH rows apart, and rows of s.
+// Adds to the sums of tokens and columns, for q and w, the products of a stage's rows, which are LENGTH rows apart, and
+// rows of s.
 inline void scan_multiply(threadgroup const float* rows, threadgroup const float* s, int part, thread float4* sums) {
   rows += part * 4;
   s += part * 4 * SCAN_LD;
@@ -268,8 +272,8 @@ inline void scan_multiply(threadgroup const float* rows, threadgroup const float
   }
 }
 
-// Adds to sums of tokens and columns the products of a stage's rows of M and u. M is 0 for tokens that come later, but what is not a
-// number there must not reach the tokens before.
+// Adds to the sums of tokens and columns the products of a stage's rows of M and u. M is 0 for later tokens, but a NaN
+// of theirs must not reach earlier tokens either, so they are skipped.
 inline void scan_mix(threadgroup const float* rows, threadgroup const float* u, int stage, int tile_token, int part, thread float4* sums) {
   rows += part * 4;
   u += part * 4 * SCAN_LD;
@@ -294,11 +298,12 @@ inline float4 scan_choose(bool first, float4 a, float4 b) {
   return float4(first ? a.x : b.x, first ? a.y : b.y, first ? a.z : b.z, first ? a.w : b.w);
 }
 
-// The first row that a lane has of those that scan_gather sums.
+// Returns the first row whose sum a lane has after scan_gather.
 inline int scan_first(int lanes, int part) {
   return (lanes > 1 ? part % 2 * 2 : 0) + (lanes > 2 ? part / 2 % 2 : 0);
 }
-// Sums 4 rows over LANES lanes that are GROUPS apart. Each has 4 / LANES of them then; of 8 lanes, two have the same one.
+// Adds 4 rows over LANES lanes that are GROUPS apart. Afterwards each lane has 4 / LANES of the rows; with 8 lanes,
+// pairs of lanes have the same one.
 template <int LANES> inline void scan_gather(thread float4* rows, int part) {
   if (LANES > 1) {
     const bool up = part % 2 != 0;
@@ -311,7 +316,7 @@ template <int LANES> inline void scan_gather(thread float4* rows, int part) {
   if (LANES > 4) rows[0] = rows[0] + scan_of_lane(rows[0], 4 * SCAN_GROUPS);
 }
 
-// The logarithms of Γ at a thread's token of a chunk and at the chunk's end.
+// Returns log Γ at a thread's token of a chunk and at the end of the chunk.
 inline float2 scan_logs(device const float* sums, int first, int last, int tid) {
   return float2(sums[long(min(first + min(tid, CHUNK_LENGTH - 1), last)) * CHUNK_HEADS], sums[long(min(first + CHUNK_LENGTH - 1, last)) * CHUNK_HEADS]);
 }
@@ -327,7 +332,8 @@ inline void scan_store(threadgroup const float* s, int tid, device CHUNK_STATE_T
 #define CHUNK_STATE (CHUNK_HEADS * CHUNK_DV * CHUNK_DK)  // numbers of a slot
 #define SCAN_HELD ((CHUNK_COLUMNS * CHUNK_DK + CHUNK_SCANNERS - 1) / CHUNK_SCANNERS)  // of a thread
 
-// The state behind token at of a chunk, but its last one, by the same sum over the tokens up to it, goes to state.
+// Writes to state the state after token at of a chunk, which is not the chunk's last token. It is computed by the same
+// sum, over the tokens up to at.
 inline void scan_keep(thread const scan_source& from, device const float* sums, int first, int at, threadgroup const float* s, threadgroup const float* us,
                       threadgroup const float* before, int tid, device CHUNK_STATE_T* state) {
   float held[SCAN_HELD];
@@ -349,11 +355,11 @@ inline void scan_keep(thread const scan_source& from, device const float* sums, 
   }
 }
 
-// Keeps the states behind tokens of a chunk that have a slot to go to, but the last one's.
+// Writes the states after those tokens of a chunk, except for its last one, that have a slot in writes.
 inline void scan_keep_middle(thread const scan_source& from, device const float* sums, device const int* writes, int first, int count, threadgroup const float* s,
                              threadgroup const float* us, threadgroup const float* before, device CHUNK_STATE_T* pool, int tid) {
   for (int t = 0; t < count - 1; t += 32) {
-    // Few tokens have one: a simdgroup looks at 32 of them at a time.
+    // Few tokens have one: a simdgroup checks 32 tokens at a time.
     const int mine = t + tid % 32;
     if (!simd_any(mine < count - 1 && writes[first + min(mine, count - 1)] >= 0)) continue;
     for (int at = t; at < min(t + 32, count - 1); at++) {
@@ -364,8 +370,9 @@ inline void scan_keep_middle(thread const scan_source& from, device const float*
 }
 #endif
 
-// Takes the state through the chunks of so many tokens, by all threads. With CHUNK_SLOTS, the slots of pool that writes names get the states
-// behind its tokens; sums, u, y and state begin at the first token, the head and the threadgroup's columns.
+// Takes the state through the chunks of count tokens, with all threads. With CHUNK_SLOTS it also writes states after
+// tokens in the middle, to the slots of pool that writes names. sums, u, y and state begin at the first token, the head
+// and the threadgroup's columns.
 inline void chunk_scan(thread const scan_source& from, device const float* sums, device const float* u, device float* y, device const CHUNK_STATE_T* state,
 #if CHUNK_SLOTS
                        device const int* writes, device CHUNK_STATE_T* pool,
@@ -387,7 +394,7 @@ inline void chunk_scan(thread const scan_source& from, device const float* sums,
   int turn = 0;
   for (int first = 0; first < tokens; first += CHUNK_LENGTH) {
     const int count = min(tokens - first, CHUNK_LENGTH);
-    // Those of the chunk before may still be read.
+    // The gates of the chunk before may still be in use.
     threadgroup float* before = gates + first / CHUNK_LENGTH % 2 * (2 * CHUNK_LENGTH);
     threadgroup float* after = before + CHUNK_LENGTH;
     if (tid < CHUNK_LENGTH) {

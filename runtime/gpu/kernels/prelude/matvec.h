@@ -1,10 +1,11 @@
-// Products of a few vectors with stored weights, for decoding: what matvec.metal and experts.metal share.
+// Products of a few vectors with stored weights, for decoding: code that matvec.metal and experts.metal share.
 //
-// A threadgroup makes MATVEC_BLOCK rows. It stages MATVEC_CHUNK columns of the vectors in threadgroup memory
-// at a time, in the order in which lanes take them, with the sums of what a lane takes at once. Every lane reads
-// MATVEC_BYTES of each of its rows in a step; two steps are under way while a third one is computed.
+// A threadgroup computes MATVEC_BLOCK rows. It stages MATVEC_CHUNK columns of the vectors at a time in threadgroup
+// memory, in the order in which lanes use them, with the sums over the columns that a lane uses at once. In a step,
+// every lane reads MATVEC_BYTES of each of its rows; the reads of two steps are in flight while a third one is
+// computed.
 //
-// With MATVEC_DIRECT nothing is staged: every lane reads the columns that it multiplies, in all steps at once.
+// With MATVEC_DIRECT nothing is staged: every lane reads the columns that it multiplies, for all steps at once.
 
 #define PORT_WAITS
 
@@ -35,7 +36,7 @@
 #ifndef MATVEC_EXPERTS  // matrices in a stack of them
 #define MATVEC_EXPERTS 1
 #endif
-#ifndef MATVEC_APART    // of PARTS matrices the first is not of the stack: it is the second weight
+#ifndef MATVEC_APART    // the first of PARTS matrices is not in the stack: it is the second weight
 #define MATVEC_APART 0
 #endif
 #ifndef MATVEC_ALIGNED  // the weights' rows are a multiple of MATVEC_BLOCK
@@ -76,7 +77,7 @@
 #endif
 #define MATVEC_SHARED(planes) (MATVEC_SIMDS * ((planes) * MATVEC_OUTS * MATVEC_SUBS + MATVEC_M))  // floats
 
-// Where a thread stands.
+// The thread's indices.
 struct matvec_place {
   int thread_index;
   int lane;   // among MATVEC_LANES
@@ -91,10 +92,10 @@ inline void matvec_find(thread matvec_place& at, uint thread_index) {
   at.split = int(thread_index) / 32 % MATVEC_SPLIT;
   at.set = int(thread_index) / 32 / MATVEC_SPLIT;
 }
-// The first row of a thread in its threadgroup's block.
+// Returns the first row of a thread in its threadgroup's block.
 inline int matvec_row(thread const matvec_place& at) { return (at.set * MATVEC_SUBS + at.sub) * MATVEC_ROWS; }
 
-// The words of a lane's columns of a row, from column k, and their scale and bias.
+// Reads the words of a lane's columns of a row, from column k on, and their scale and bias.
 inline void matvec_read(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases,
                         long row, int k, int columns, thread uint* words, thread float2& affine) {
   w += row * WEIGHT_WORDS(columns) + WEIGHT_WORDS(k);
@@ -113,7 +114,7 @@ inline void matvec_read(device const uint* w, device const WEIGHT_SCALE* scales,
 #endif
 }
 
-// The words of a thread's rows of one or two weights, from column k of all parts, and their scales and biases.
+// Reads the words of a thread's rows of one or two weights, from column k of all parts on, and their scales and biases.
 template <int PLANES, int PARTS>
 inline void matvec_read_rows(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0,
                              device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1,
@@ -136,8 +137,8 @@ inline void matvec_read_rows(device const uint* w0, device const WEIGHT_SCALE* s
   }
 }
 
-// Eight codes, or numbers, of a lane's words from column 8 * i on, as floats. Codes of 4 bits are either
-// 1 + q / 16, or q * 16^(column % 4), see matvec_scaled.
+// Converts eight codes, or numbers, of a lane's words to floats, from column 8 * i on. Codes of 4 bits become either 1
+// + q / 16, or q * 16^(column % 4), see matvec_scaled.
 inline void matvec_unpack(thread const uint* words, int i, thread float* out) {
 #if WEIGHT_BITS == 4 && WEIGHT_FLOATS
   UNROLL for (int j = 0; j < 8; j++) out[j] = weight_code4(words[i], j);
@@ -166,7 +167,7 @@ inline void matvec_unpack(thread const uint* words, int i, thread float* out) {
   UNROLL for (int j = 0; j < 8; j++) out[j] = as_type<float>(words[8 * i + j]);
 #endif
 }
-// What an element of a vector is multiplied by where codes are left in place.
+// Returns what to multiply an element of a vector by, where matvec_unpack leaves codes at their bit positions.
 inline float matvec_scaled(float x, int column) {
 #if WEIGHT_BITS == 4 && !MATVEC_BY_BYTES && !WEIGHT_FLOATS
   return x * (column % 4 == 0 ? 1.0f : column % 4 == 1 ? 0.0625f : column % 4 == 2 ? 0.00390625f : 0.000244140625f);
@@ -175,7 +176,7 @@ inline float matvec_scaled(float x, int column) {
 #endif
 }
 
-// Reads what a thread stages of the columns from k0 on, zeros past the last.
+// Loads the columns from k0 on that a thread stages; zeros behind the end.
 inline void matvec_fetch(device const float* x, int vectors, int k0, thread const matvec_place& at, thread float4* ahead) {
   UNROLL for (int m = 0; m < MATVEC_M; m++) {
     device const float* from = x + long(min(m, vectors - 1)) * MATVEC_K;
@@ -188,7 +189,7 @@ inline void matvec_fetch(device const float* x, int vectors, int k0, thread cons
   }
 }
 
-// Reads what a thread multiplies the columns from k0 on by: weights of the norm, or scores of experts.
+// Loads the factors of the columns from k0 on that a thread stages: weights of the norm, or scores of experts.
 template <int PARTS>
 inline void matvec_factors(device const float* scores, device const MATVEC_NORM_T* norm, int k0, thread const matvec_place& at, thread float4* factors) {
   UNROLL for (int i = 0; i < MATVEC_FETCH; i++) {
@@ -209,7 +210,8 @@ inline void matvec_factors(device const float* scores, device const MATVEC_NORM_
 }
 
 #if MATVEC_HEAD
-// Norms heads of what was read, and multiplies it by the gate's activations: neighbouring lanes hold neighbouring columns.
+// Normalizes heads of the loaded columns, and multiplies them by activations of the gate. Neighbouring lanes have
+// neighbouring columns.
 inline void matvec_heads(thread float4* ahead, thread const float4* gates) {
   UNROLL for (int i = 0; i < MATVEC_FETCH; i++) {
     float4 v = ahead[i];
@@ -222,8 +224,8 @@ inline void matvec_heads(thread float4* ahead, thread const float4* gates) {
 }
 #endif
 
-// Stages what was read: float4 q of a lane's columns of part p, of vector m, at ((m * QUADS + q) * PITCH + p), and behind
-// them the sums over the columns of parts. Adds the squares of the elements to squares.
+// Stages the loaded columns: float4 q of a lane's columns of part p, of vector m, at ((m * QUADS + q) * PITCH + p), and
+// behind them the sums over the columns of each part. Adds the squares of the elements to squares.
 template <int PARTS>
 inline void matvec_stage(thread const float4* ahead, thread const float4* factors, threadgroup float* stage, thread const matvec_place& at, thread float* squares) {
   threadgroup float* totals = stage + MATVEC_M * MATVEC_QUADS * MATVEC_PITCH * 4;
@@ -246,7 +248,7 @@ inline void matvec_stage(thread const float4* ahead, thread const float4* factor
   }
 }
 
-// Adds the products of a lane's columns of its rows with the staged part to sums.
+// Adds to sums the products of a lane's columns of its rows with a staged part.
 template <int PLANES>
 inline void matvec_add(thread const uint* words, thread const float2* affine, threadgroup const float* stage, int part, thread float* sums) {
   float products[PLANES * MATVEC_OUTS];
@@ -285,7 +287,7 @@ inline void matvec_add(thread const uint* words, thread const float2* affine, th
 }
 
 #if MATVEC_DIRECT
-// Four columns' weights of their codes, or numbers.
+// Returns the weights of four columns from their codes or numbers.
 inline float4 matvec_weights(thread const float* codes, float2 affine) {
   float4 w;
   UNROLL for (int j = 0; j < 4; j++) {
@@ -300,9 +302,10 @@ inline float4 matvec_weights(thread const float* codes, float2 affine) {
   return w;
 }
 
-// What matvec_sums does. The time of a short product is that from the end of the wait on: all that no other kernel writes is read
-// before, and becomes weights of the vector, the norm's among them, while the vector comes; what is left then is a product for
-// each row's weight, and a square. Every set and every sub counts all squares.
+// Does what matvec_sums does, without staging. The duration of a short product is the time after its wait. So
+// everything that no other kernel writes is read before, and the norm's weights are multiplied into the weights while
+// the vector is still to come. What remains is one multiplication for each weight, and the squares. Every set and every
+// sub computes all squares.
 template <int PLANES>
 inline void matvec_sums_direct(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0,
                                device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1,
@@ -314,7 +317,7 @@ inline void matvec_sums_direct(device const uint* w0, device const WEIGHT_SCALE*
   float4 factors[quads];
   float4 v[quads];
   float4 weights[PLANES * MATVEC_ROWS][quads];
-  // Lanes that have no columns left take the weights of the last ones, and zeros for the vector.
+  // Lanes without columns take the weights of the last ones, and zeros for the vector.
   const int part = at.split * MATVEC_LANES + at.lane;
   UNROLL for (int step = 0; step < MATVEC_ALL; step++) {
     const int k = min(part + step * MATVEC_LANES * MATVEC_SPLIT, MATVEC_PARTS - 1) * MATVEC_COLS;
@@ -332,7 +335,8 @@ inline void matvec_sums_direct(device const uint* w0, device const WEIGHT_SCALE*
   UNROLL for (int r = 0; r < PLANES * MATVEC_ROWS; r++) {
     UNROLL for (int i = 0; i < quads; i++) weights[r][i] = float4(0.0f, 0.0f, 0.0f, 0.0f);
   }
-  // A branch, which compilers for CUDA move nothing across: they would wait for the words before they ask for the vector.
+  // A branch on purpose: compilers for CUDA move nothing across it. Otherwise they would wait for the words before they
+  // load the vector.
   if (row0 < rows) {
     UNROLL for (int r = 0; r < PLANES * MATVEC_ROWS; r++) {
       UNROLL for (int i = 0; i < quads; i++) {
@@ -346,7 +350,7 @@ inline void matvec_sums_direct(device const uint* w0, device const WEIGHT_SCALE*
       }
     }
   }
-  // Four sums of each, so that additions wait for one another less.
+  // Four partial sums each, so that additions depend less on each other.
   UNROLL for (int r = 0; r < PLANES * MATVEC_ROWS; r++) {
     float4 sum = weights[r][0] * v[0];
     UNROLL for (int i = 1; i < quads; i++) sum = sum + weights[r][i] * v[i];
@@ -358,12 +362,12 @@ inline void matvec_sums_direct(device const uint* w0, device const WEIGHT_SCALE*
 }
 #endif
 
-// Adds to sums [plane][row][vector] the products of a thread's rows of one or two weights with the vectors, and
-// to squares the squares of the elements that the thread stages.
+// Adds to sums [plane][row][vector] the products of a thread's rows of one or two weights with the vectors, and to
+// squares the squares of the elements that the thread stages.
 //
-// PARTS > 1 says that the rows are those of PARTS stacked matrices of MATVEC_K / PARTS columns, one behind the
-// other, matrix i of them at rows experts[i] * rows of the stack, and that vectors are multiplied by scores[i].
-// gate [MATVEC_K] is that of MATVEC_HEAD.
+// With PARTS > 1 a row consists of rows of PARTS stacked matrices of MATVEC_K / PARTS columns each. Matrix i begins at
+// row experts[i] * rows of the stack, and its part of the vectors is multiplied by scores[i]. gate [MATVEC_K] belongs
+// to MATVEC_HEAD.
 template <int PLANES, int PARTS>
 inline void matvec_sums(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0,
                         device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1,
@@ -378,12 +382,13 @@ inline void matvec_sums(device const uint* w0, device const WEIGHT_SCALE* scales
   UNROLL for (int m = 0; m < MATVEC_M; m++) squares[m] = 0.0f;
   uint words[2][PLANES * MATVEC_ROWS * MATVEC_WORDS];  // of two steps
   float2 affine[2][PLANES * MATVEC_ROWS];
-  float4 ahead[MATVEC_M * MATVEC_FETCH];  // of the vectors' next chunk
+  float4 ahead[MATVEC_M * MATVEC_FETCH];  // the next chunk of the vectors
   float4 factors[MATVEC_FETCH];
 #if MATVEC_HEAD
   float4 gates[MATVEC_FETCH];
 #endif
-  // Step -2 and -1 read steps 0 and 1, which are under way while the vectors are waited for and staged.
+  // Steps -2 and -1 only start the reads for steps 0 and 1. These are in flight while the kernel waits for the vectors
+  // and stages them.
   MATVEC_UNROLL for (int pair = -2; pair < MATVEC_ALL; pair += 2) {
     UNROLL for (int turn = 0; turn < 2; turn++) {
       const int step = pair + turn;
@@ -430,11 +435,11 @@ inline void matvec_sums(device const uint* w0, device const WEIGHT_SCALE* scales
 #endif
 }
 
-// What the norm multiplies by, of the squares.
+// Returns the factor of the norm from the sum of the squares.
 inline float matvec_factor(float total) { return precise::rsqrt(total / float(MATVEC_K * MATVEC_COUNTED) + MATVEC_EPS); }
 
-// Adds the sums of all lanes and simdgroups up, and norms them. Afterwards result i of a thread's rows, for
-// row i / MATVEC_M and vector i % MATVEC_M, is with lane i of split 0: it returns whether the thread has one.
+// Adds up the sums of all lanes and simdgroups, and multiplies them by the norm's factor. Afterwards lane i of split 0
+// has result i of its rows: that of row i / MATVEC_M and vector i % MATVEC_M. Returns whether the thread has one.
 template <int PLANES>
 inline bool matvec_finish(thread float* sums, thread float* squares, threadgroup float* shared, thread const matvec_place& at,
                           thread float* out) {

@@ -1,4 +1,4 @@
-// Mixtures of experts for a few tokens: what experts.metal and stream_experts.metal have in common.
+// Mixtures of experts for a few tokens: code that experts.metal and stream_experts.metal share.
 
 #ifndef EXPERTS_TOP       // experts of a token
 #define EXPERTS_TOP 2
@@ -17,8 +17,8 @@
 #endif
 #define EXPERTS_PARTS (EXPERTS_TOP + EXPERTS_SHARED)
 
-// Writes which experts were chosen for a token, to [T, EXPERTS_PARTS], by one simdgroup, and lets the next kernel start:
-// it may read them before its wait. The shared expert is number 0.
+// Writes the chosen experts of a token to experts [T, EXPERTS_PARTS], with one simdgroup, and lets the next kernel
+// start, which may read them before its wait. The shared expert is written as number 0.
 inline void mixture_experts(threadgroup const int* places, int token, int lane, device int* experts) {
   const long to = long(token) * EXPERTS_PARTS;
   if (lane < ROUTER_TOP) experts[to + EXPERTS_SHARED + lane] = places[lane];
@@ -28,7 +28,7 @@ inline void mixture_experts(threadgroup const int* places, int token, int lane, 
   port_release();
 }
 
-// Writes their scores so: that of the shared expert is the sigmoid of its gate.
+// Writes their scores in the same layout. The score of the shared expert is the sigmoid of its gate.
 inline void mixture_scores(device const float* logits, device const ROUTER_SCALES_T* scales, device const float* gates, threadgroup const uint* keys,
                            threadgroup const int* places, int token, int lane, device float* scores) {
   const int rank = min(lane, ROUTER_TOP - 1);

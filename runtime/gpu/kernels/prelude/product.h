@@ -1,4 +1,4 @@
-// Products of vectors with stored weights, for decoding: what matvec.h and stream.h have in common.
+// Products of vectors with stored weights, for decoding: code that matvec.h and stream.h share.
 
 #ifndef MATVEC_K        // columns
 #define MATVEC_K 256
@@ -6,7 +6,7 @@
 #ifndef MATVEC_NORM     // the vectors are normed first: 0 no, 1 with weights bf16, 2 with weights f32, 3 without weights
 #define MATVEC_NORM 0
 #endif
-#ifndef MATVEC_HEAD     // columns that are normed on their own, and multiplied by activations of a gate; 0: all, and by nothing
+#ifndef MATVEC_HEAD     // columns of a head, which is normalized on its own and multiplied by activations of a gate; 0: no heads and no gate
 #define MATVEC_HEAD 0   // a power of two from 8 to 128 that divides K and, where there is a second chunk, CHUNK; M is 1
 #endif
 #ifndef MATVEC_GATE     // the gate's activation
@@ -15,7 +15,7 @@
 #ifndef MATVEC_EPS
 #define MATVEC_EPS 1e-6f
 #endif
-#ifndef MATVEC_SUM      // the vector is made first: x / rms(x) · before + residual, and, where this is 2, times a scale
+#ifndef MATVEC_SUM      // the vector is computed first: x / rms(x) · before + residual, and, where this is 2, times a scale
 #define MATVEC_SUM 0
 #endif
 #ifndef MATVEC_SUM_EPS
@@ -62,7 +62,7 @@
 #define MATVEC_ACTIVATED_FIRST 0
 #endif
 
-// What is added to a product: its result for a row is number at of all.
+// Reads what the epilogue adds to a result of a row; at is the result's index among all.
 inline float matvec_extra(device const float* extra, long at, int row) {
 #if MATVEC_EPILOGUE == 1
   return extra[at];
@@ -73,7 +73,7 @@ inline float matvec_extra(device const float* extra, long at, int row) {
 #endif
 }
 
-// What follows a product.
+// Applies the epilogue to a result.
 inline float matvec_end(float v, float extra) {
 #if MATVEC_EPILOGUE == 1 || MATVEC_EPILOGUE == 2
   return v + extra;
@@ -84,7 +84,7 @@ inline float matvec_end(float v, float extra) {
 #endif
 }
 
-// Writes the activation of a result, if it is one of those that are written so too.
+// Also writes the activation of a result, if it is one of the activated rows.
 inline void matvec_activate(device float* activated, int which, int row, int vector, float v) {
 #if MATVEC_ACTIVATED
   const int place = row - MATVEC_ACTIVATED_FIRST;

@@ -1,44 +1,46 @@
-// Products of one vector whose weights all stand in threadgroup memory before they are multiplied: those of so few rows
-// that a multiprocessor has room for a kernel's and for the next one's.
+// Products of one vector whose weights are all copied to threadgroup memory before they are multiplied (resident
+// weights). A threadgroup has so few rows that a multiprocessor also has room for one of the next kernel.
 //
-// Some simdgroups have rows copied, several of them since a copy takes some fifty cycles of the one that starts it. Few
-// strips are under way at a time, as all other reads wait behind what is: those of the next kernel's instructions, too. The
-// other simdgroups make digits and multiply. So the vector is the only thing that a kernel waits for, unless the
-// kernel before tells which rows there are (STREAM_LATE). Then a Product's find finds that out behind the wait, by all simdgroups, of
-// which number 0 has the most to do. Its copy has a threadgroup's rows copied, by those that copy.
+// Some simdgroups start the copies. There are several of them, since starting a copy takes some fifty cycles. Few
+// strips are in flight at a time, because all other reads queue behind them, those of the next kernel's instructions
+// too. The other simdgroups convert the vector to digits and multiply. So a kernel waits for nothing but the vector,
+// unless the kernel before it decides which rows are needed (STREAM_LATE). Then the Product's find determines the rows
+// after the wait, with all simdgroups; number 0 has the most to do. The Product's copy then has the copying simdgroups
+// copy a threadgroup's rows.
 //
-// A threadgroup has as few registers and as much memory as leave room for the next kernel's, but not for a second of
-// the same kernel, which would leave another multiprocessor without work.
+// The registers and the memory of a threadgroup leave room for one of the next kernel, but not for a second one of the
+// same kernel, which would leave another multiprocessor idle.
 
-#ifndef STREAM_LATE  // 1: what is copied is known after the wait
+#ifndef STREAM_LATE  // 1: which rows are copied is known only after the wait
 #define STREAM_LATE 0
 #endif
 
 #if STREAM_RESIDENT
-#define RESIDENT_SIMDS ((STREAM_SIMDS + 4) / 4 * 4)                                                             // registers are those of a multiple of four
+#define RESIDENT_SIMDS ((STREAM_SIMDS + 4) / 4 * 4)                                                             // rounded up to a multiple of four, as registers are allotted
 #define RESIDENT_COPIERS (RESIDENT_SIMDS - STREAM_SIMDS)
 #define RESIDENT_STRIPS STREAM_STAGES
 #define RESIDENT_ROW (STREAM_PIECE * WEIGHT_BITS / 8)                                                           // bytes of a row of a piece
-#define RESIDENT_PITCH (RESIDENT_ROW + (STREAM_PIECE < MATVEC_K ? 0 : STREAM_BETWEEN))                              // rows meet different banks
+#define RESIDENT_PITCH (RESIDENT_ROW + (STREAM_PIECE < MATVEC_K ? 0 : STREAM_BETWEEN))                              // padded, so that rows are in different banks
 #define RESIDENT_CODES (STREAM_PIECE < MATVEC_K ? 16 * MATVEC_K * WEIGHT_BITS / 8 : 16 * RESIDENT_PITCH)            // bytes of a strip: [pieces][16][PITCH]
 #define RESIDENT_SCALES (STREAM_PIECE / WEIGHT_GROUP * int(sizeof(WEIGHT_SCALE)))                               // bytes of a row of a piece
 #define RESIDENT_AFFINE (16 * (1 + WEIGHT_BIASES) * STREAM_AFFINE)                                              // of a strip: [pieces][scales, biases][16][SCALES]
-#define RESIDENT_BEGIN ((STREAM_MEMORY(STREAM_PLANES) + 127) / 128 * 128)                                       // where the strips' codes stand, then their scales
+#define RESIDENT_BEGIN ((STREAM_MEMORY(STREAM_PLANES) + 127) / 128 * 128)                                       // where the strips' codes begin; their scales follow
 #define RESIDENT_MEMORY (RESIDENT_BEGIN + RESIDENT_STRIPS * (RESIDENT_CODES + RESIDENT_AFFINE))
 #define RESIDENT_PACE 2                                                                                         // strips under way
 
-// What is multiplied side by side, so that one waits for less: strips, and 128 columns each of so many units.
+// Work that is interleaved, to hide latencies: RESIDENT_TURN strips, and RESIDENT_SIDE units of 128 columns each.
 #define RESIDENT_TURN (RESIDENT_STRIPS > 1 ? 2 : 1)
 #define RESIDENT_UNITS (STREAM_OWN * RESIDENT_TURN)
 #define RESIDENT_SIDE (RESIDENT_UNITS % 2 == 0 ? 2 : 1)
 
-// Where slot number slot of a strip stands, and where its scales do. In pairs of weights the second one's slots are 8 to 15.
+// Return the addresses of a slot (row) of a strip, and of its scales. In pairs of weights, slots 8 to 15 belong to the
+// second weight.
 inline threadgroup uchar* resident_codes(threadgroup uchar* memory, int strip, int slot) { return memory + RESIDENT_BEGIN + strip * RESIDENT_CODES + slot * RESIDENT_PITCH; }
 inline threadgroup uchar* resident_affine(threadgroup uchar* memory, int strip, int slot) {
   return memory + RESIDENT_BEGIN + RESIDENT_STRIPS * RESIDENT_CODES + strip * RESIDENT_AFFINE + slot * RESIDENT_SCALES;
 }
 
-// Has rows copied, count of each plane from row first on: row r of a strip's by copier r % COPIERS.
+// Starts the copies of count rows of each plane, from row first on. Copier r % COPIERS copies row r of a strip.
 template <int PLANES, class Product>
 inline void resident_rows(thread Product& product, int first, int count, int copier, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) {
   for (int strip = 0; strip * (16 / PLANES) < count; strip++) {
@@ -61,7 +63,8 @@ inline void resident_rows(thread Product& product, int first, int count, int cop
   }
 }
 
-// Adds the products of a simdgroup's columns of RESIDENT_TURN strips with a lane's rows, one of every eight, to sums.
+// Adds to sums the products of a simdgroup's columns of RESIDENT_TURN strips with the rows of a lane, which has one of
+// every eight rows.
 inline void resident_multiply(threadgroup const uchar* const thread* codes, threadgroup const uchar* const thread* affine, threadgroup const uchar* memory, int simd, int lane,
                           thread const stream_columns* kept, thread float* sums) {
   const int row = lane / 4;
@@ -72,8 +75,8 @@ inline void resident_multiply(threadgroup const uchar* const thread* codes, thre
     float scale[RESIDENT_SIDE][2];
     float bias[RESIDENT_SIDE][2];
     stream_columns columns[RESIDENT_SIDE];
-    int low[RESIDENT_SIDE][4];   // of codes of 4 bits those of even columns, which are worth 16
-    int high[RESIDENT_SIDE][4];  // and those of odd ones, as they stand in their bytes
+    int low[RESIDENT_SIDE][4];   // 4-bit codes: sums of even columns' codes
+    int high[RESIDENT_SIDE][4];  // and of odd columns' codes, which count 16 times as much, as they stand in the upper half of a byte
     UNROLL for (int u = 0; u < RESIDENT_SIDE; u++) {
       const int own = (first + u) / RESIDENT_TURN;
       const int t = (first + u) % RESIDENT_TURN;
@@ -131,7 +134,7 @@ inline void resident_multiply(threadgroup const uchar* const thread* codes, thre
   }
 }
 
-// Runs a product.
+// Runs a product with resident weights.
 template <int PLANES, class Product>
 inline void resident_run(thread Product& product, int group, int thread_index, device const float* x, device const MATVEC_NORM_T* norm,
                      device const float* gate, threadgroup uchar* memory, threadgroup port_transfer* arrived, threadgroup float* squares) {
@@ -140,7 +143,7 @@ inline void resident_run(thread Product& product, int group, int thread_index, d
   static_assert(!MATVEC_SUM, "a vector that is a sum");
   static_assert(STREAM_FLUSH == RESIDENT_STRIPS * 16 / STREAM_PLANES, "STREAM_FLUSH");
   const int lane = thread_index % 32;
-  const int simd = simd_broadcast_first(thread_index / 32);  // as a compiler then knows, lanes do not part
+  const int simd = simd_broadcast_first(thread_index / 32);  // so the compiler knows that lanes do not diverge
   const bool multiplies = simd < STREAM_SIMDS;
   const int each = 16 / PLANES;  // rows of a strip
   const int first = stream_first(group);
@@ -196,7 +199,7 @@ inline void resident_run(thread Product& product, int group, int thread_index, d
     resident_multiply(codes, affine, memory, simd, lane, columns, sums);
     UNROLL for (int i = 0; i < 2 * RESIDENT_TURN; i++) sums[i] += simd_shuffle_xor(sums[i], 1);
     UNROLL for (int i = 0; i < 2 * RESIDENT_TURN; i++) sums[i] += simd_shuffle_xor(sums[i], 2);
-    // Slots without a row have any sums, which nobody reads.
+    // Slots without a row have arbitrary sums, which nothing reads.
     UNROLL for (int i = 0; i < 2 * RESIDENT_TURN; i++) {
       const int at = min(s + i / 2, strips - 1) * each + lane / 4 + (PLANES == 1 ? i % 2 * 8 : 0);
       if (lane % 4 == 0) kept[((PLANES == 1 ? 0 : i % 2) * STREAM_SIMDS + simd) * STREAM_FLUSH + at] = sums[i];

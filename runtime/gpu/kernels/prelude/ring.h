@@ -1,13 +1,15 @@
 // Products of one vector whose weights are copied through a ring of stages while they are multiplied.
 //
-// A simdgroup of its own has strips copied into the ring. The first copies start before what the kernel depends on is done. They are
-// few, because what that kernel still reads, and then the vector, would wait behind them; more where the vector takes long to make.
+// One simdgroup only starts copies of strips into the ring. The first copies start before the kernels that this one
+// depends on are done. They are few, because the last reads of those kernels, and then the read of the vector, would
+// queue behind them. There are more of them where computing the vector takes long.
 //
-// Code, too, comes to a multiprocessor when it first runs there, behind all copies under way. So a turn is rehearsed, on zeros and
-// a stage that nothing is copied to yet, while there is nothing to do but to wait.
+// Instructions too are loaded when they first run on a multiprocessor, behind all copies in flight. So the loop body
+// runs once in advance, with zeros and a stage that no copy writes yet, while the kernel has to wait anyway. This warms
+// up the instruction cache.
 
 #if !STREAM_RESIDENT
-// Goes on by a segment.
+// Advances to the next segment.
 inline void ring_step(thread stream_strip& strip, thread int& segment, int most) {
   segment++;
   if (segment < STREAM_SEGMENTS) return;
@@ -17,17 +19,17 @@ inline void ring_step(thread stream_strip& strip, thread int& segment, int most)
   if (strip.at < strip.end) stream_look(strip, most);
 }
 
-// Says how much ring_copy will bring of so many rows.
+// Announces how many bytes ring_copy will copy for so many rows.
 inline void ring_expect(int rows, int segment, threadgroup port_transfer* arrived) {
   const int affine = segment == 0 ? (1 + WEIGHT_BIASES) * STREAM_AFFINE : 0;
   port_transfer_expect(arrived, uint(rows * (STREAM_ROW + affine)));
 }
 
-// Where a strip's scales stand.
+// Returns the address of a strip's scales.
 inline threadgroup uchar* ring_shelf(threadgroup uchar* memory, int number) { return memory + STREAM_SCALES + number % STREAM_SHELVES * STREAM_SHELF; }
 
-// Has count rows of a segment copied, to rows of a stage from slot on. The scales come with the first segment. All lanes of the
-// simdgroup call it, lane of them being one of lanes that copy from the same weight.
+// Starts the copies of count rows of a segment to rows of a stage, from slot on. The scales are copied with the first
+// segment. All lanes of the simdgroup call it; the lane is number lane of lanes lanes that copy from the same weight.
 inline void ring_copy(thread const stream_place& from, int count, int segment, int slot, int lane, int lanes, threadgroup uchar* stage,
                         threadgroup uchar* shelf, threadgroup port_transfer* arrived) {
   threadgroup uchar* to = stage + slot * STREAM_PITCH;
@@ -46,7 +48,7 @@ inline void ring_copy(thread const stream_place& from, int count, int segment, i
 #endif
 }
 
-// The codes of a lane's 32 columns of a row, as two operands of port_mma_u8s8 for every 8 columns.
+// Reads the codes of a lane's 32 columns of a row, as two operands of port_mma_u8s8 for every 8 columns.
 inline void ring_codes(threadgroup const uchar* from, thread uint* out) {
 #if WEIGHT_BITS == 4
   const uint4 words = *(threadgroup const uint4*)from;
@@ -62,12 +64,13 @@ inline void ring_codes(threadgroup const uchar* from, thread uint* out) {
 #endif
 }
 
-// The first of the rows of a stage that lanes take as number eight of eight rows: in pairs of weights, the two of 16 are of
-// one weight each.
+// Returns the first row of a stage of which lanes take one row of eight, for group number eight of eight rows. In pairs
+// of weights, each 16 rows have 8 rows of either weight.
 template <int PLANES>
 inline int ring_eight(int eight) { return PLANES == 1 ? eight * 8 : eight % 2 * (STREAM_STRIP / 2) + eight / 2 * 8; }
 
-// Adds the products of a simdgroup's columns of a stage with a lane's rows, one of every eight, to sums.
+// Adds to sums the products of a simdgroup's columns of a stage with the rows of a lane, which has one of every eight
+// rows.
 template <int PLANES>
 inline void ring_multiply(threadgroup const uchar* stage, threadgroup const uchar* shelf, threadgroup const uchar* memory, int segment, int simd, int lane,
                             thread const stream_columns* kept, thread float* sums) {
@@ -99,7 +102,8 @@ inline void ring_multiply(threadgroup const uchar* stage, threadgroup const ucha
       UNROLL for (int i = 0; i < 4; i++) {
         port_mma_u8s8(products, codes[0][2 * i], codes[1][2 * i], codes[0][2 * i + 1], codes[1][2 * i + 1], columns.digits[2 * i], columns.digits[2 * i + 1]);
       }
-      // A lane has the two upper digits, or the lowest one and nothing. Rows from the last on that there is have any bits.
+      // A lane has the sums of the two upper digits, or that of the lowest digit alone. Rows past the last one have
+      // arbitrary sums.
       UNROLL for (int h = 0; h < 2; h++) {
         sums[first + h] += scale[h] * (columns.factor * float(products[2 * h] * 256 + products[2 * h + 1])) + bias[h] * columns.half_sum;
       }
@@ -107,7 +111,7 @@ inline void ring_multiply(threadgroup const uchar* stage, threadgroup const ucha
   }
 }
 
-// Starts the copies of a strip's segment to a stage, by a simdgroup.
+// Starts the copies of a strip's segment to a stage, with one simdgroup.
 template <int PLANES, class Product>
 inline void ring_start(thread Product& product, thread const stream_strip& strip, int segment, int stage, int lane, threadgroup uchar* memory,
                          threadgroup port_transfer* arrived) {
@@ -121,7 +125,7 @@ inline void ring_start(thread Product& product, thread const stream_strip& strip
               arrived + stage);
 }
 
-// Runs a product.
+// Runs a product with a ring.
 template <int PLANES, class Product>
 inline void ring_run(thread Product& product, int group, int thread_index, device const float* x, device const MATVEC_NORM_T* norm,
                      device const float* gate, thread const stream_sum& sum, threadgroup uchar* memory, threadgroup port_transfer* arrived,
@@ -141,7 +145,7 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
   stream_strip next = strip;  // that is copied
   int next_segment = 0;
   int segment = 0;
-  int kept_from = strip.at;  // the first row whose sums are kept
+  int kept_from = strip.at;  // the first row whose sums are stored
   float square = 0.0f;
   float sums[STREAM_EIGHTS];
   UNROLL for (int h = 0; h < STREAM_EIGHTS; h++) sums[h] = 0.0f;
@@ -166,7 +170,8 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
   }
   int slot = 0;
   int round = 0;
-  // Turn -1 is the rehearsal. A compiler does not know that there always is one, and so makes no code of its own for it.
+  // Turn -1 is the warm-up. The condition keeps the compiler from knowing that it always happens, so that it does not
+  // generate separate code for it.
   int turn = STREAM_STAGES > STREAM_AHEAD && group >= 0 ? -1 : 0;
   NOUNROLL for (; strip.at < strip.end; turn++) {
     const bool rehearsal = turn < 0;
@@ -181,7 +186,7 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
         const float before = stream_read_residual(sum, simd, lane, part);
         if (lane == 0) squares[STREAM_SIMDS + simd] = before;
       }
-      threadgroup_barrier(mem_flags::mem_threadgroup);  // further copies start when these reads are done
+      threadgroup_barrier(mem_flags::mem_threadgroup);  // the next copies start when these reads are done
       if (!copies) stream_add(sum, squares + STREAM_SIMDS, group == 0, simd, lane, part);
 #endif
       UNROLL for (int i = STREAM_AHEAD; i < STREAM_STAGES; i++) {
@@ -192,7 +197,8 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
       }
     }
     if (!copies) {
-      // While the first strip is multiplied, a simdgroup makes digits of its columns, having read them a segment ahead.
+      // While the first strip is multiplied, each simdgroup makes digits of its own columns, which it has read one
+      // segment in advance.
       if (strip.number == 0) {
         if (rehearsal) stream_nothing(part);
         stream_make(segment, simd, lane, part, memory, square);
@@ -226,7 +232,7 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
     }
     if (rehearsal) {
       square = 0.0f;
-      threadgroup_barrier(mem_flags::mem_threadgroup);  // what was rehearsed on may be copied to
+      threadgroup_barrier(mem_flags::mem_threadgroup);  // the stage of the warm-up may be copied to
       continue;
     }
     ring_step(strip, segment, STREAM_STRIP / PLANES);
@@ -236,7 +242,7 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
 #endif
     const bool more = next.at < next.end;
     if (full || more) threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (more) {  // to where this turn has read
+    if (more) {  // to the stage that this turn has read
       if (copies) ring_start<PLANES>(product, next, next_segment, slot, lane, memory, arrived);
       ring_step(next, next_segment, STREAM_STRIP / PLANES);
     }

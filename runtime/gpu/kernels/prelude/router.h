@@ -1,4 +1,4 @@
-// The choice of a token's experts by the router's logits: what router.metal and experts.metal share.
+// The choice of a token's experts by the router's logits: code that router.metal and experts.metal share.
 
 #ifndef ROUTER_EXPERTS
 #define ROUTER_EXPERTS 32
@@ -20,18 +20,19 @@
 #define ROUTER_SCALES_T float
 #endif
 
-// A key in the order of floats, a NaN above all; 0 is below all.
+// Returns a key whose order as an integer is the order of floats, with NaN above all; key 0 is below all.
 inline uint router_key(float v) {
   const uint u = as_type<uint>(v == 0.0f ? 0.0f : v);
   const uint key = u ^ (uint(as_type<int>(u) >> 31) | 0x80000000u);
   return port_isnan(v) ? 0xffffffffu : key;
 }
-// The number of a key.
+// Returns the number of a key.
 inline float router_number(uint key) { return as_type<float>((key & 0x80000000u) != 0u ? key ^ 0x80000000u : ~key); }
 
-// The score of the expert that a lane of a simdgroup stands for, by its logit: lane 0 has the largest, lanes from
-// ROUTER_TOP on have none. place is the expert's number, scales are those of all experts. total is the sum of exp(logit - largest) over all experts; it matters where scores are a
-// softmax that is not normalized.
+// Returns the score of the expert that a lane of a simdgroup has, from its logit. Lane 0 has the largest logit; lanes
+// from ROUTER_TOP on have none. place is the expert's number, scales are the factors of all experts. total is the sum
+// of exp(logit - largest) over all experts; it is used where scores are a softmax that is not normalized over the
+// chosen.
 inline float router_score(float logit, int place, device const ROUTER_SCALES_T* scales, int lane, float total) {
   const bool is = lane < ROUTER_TOP;
 #if ROUTER_SCALED
@@ -54,14 +55,15 @@ inline float router_score(float logit, int place, device const ROUTER_SCALES_T* 
 #endif
 }
 
-// Groups of lanes, ROUTER_TOP at least: of this many lanes each.
+// The size of a group of lanes, such that there are at least ROUTER_TOP groups.
 #define ROUTER_GROUP (ROUTER_TOP <= 1 ? 32 : ROUTER_TOP <= 2 ? 16 : ROUTER_TOP <= 4 ? 8 : ROUTER_TOP <= 8 ? 4 : ROUTER_TOP <= 16 ? 2 : 1)
 #define ROUTER_LOGITS ((ROUTER_EXPERTS + 31) / 32)  // of a lane
 #define ROUTER_LIST (ROUTER_EXPERTS / 4 * 4 + 36)   // the last 32 places are for what is not in the list, one of each lane
 
-// Finds which logits of a token may be among the ROUTER_TOP largest, by one simdgroup: their number and, in order, their
-// keys in list and their places in at, both of ROUTER_LIST. For the least of the largest logits of ROUTER_TOP groups of
-// lanes or more is no larger than the last of those that are wanted; of 256, some twenty are left.
+// Shortens the list of candidates, with one simdgroup: keeps those logits of a token that may be among the ROUTER_TOP
+// largest. Returns their number and, in order, their keys in list and their indices in at, both of size ROUTER_LIST.
+// The bound is the smallest of the groups' largest logits: there are at least ROUTER_TOP groups, so at least ROUTER_TOP
+// logits are no smaller. Of 256 logits some twenty remain.
 inline int router_shorten(device const float* logits, int lane, threadgroup uint* list, threadgroup int* at) {
   float v[ROUTER_LOGITS];
   UNROLL for (int i = 0; i < ROUTER_LOGITS; i++) {
@@ -78,7 +80,7 @@ inline int router_shorten(device const float* logits, int lane, threadgroup uint
   int count = 0;
   UNROLL for (int i = 0; i < ROUTER_LOGITS; i++) {
     const uint stay = port_ballot(own[i] >= least);
-    // What does not stay goes where nothing is read: a branch would cost more.
+    // Dropped logits are written to places that nothing reads: a branch would take longer.
     const int to = own[i] >= least ? count + int(popcount(stay & ((1u << lane) - 1u))) : ROUTER_LIST - 32 + lane;
     list[to] = own[i];
     at[to] = i * 32 + lane;
@@ -87,8 +89,8 @@ inline int router_shorten(device const float* logits, int lane, threadgroup uint
   return count;
 }
 
-// Ranks what router_shorten has left, by simds simdgroups: the keys of the ROUTER_TOP largest and their places, the largest
-// first. Of equal logits the later ones come first. A barrier stands before it and behind it.
+// Sorts what router_shorten has left, with simds simdgroups: the keys of the ROUTER_TOP largest and their indices, the
+// largest first. Of equal logits the later ones come first. The caller puts a barrier before and after it.
 inline void router_rank(threadgroup const uint* list, threadgroup const int* at, int count, int lane, int simd, int simds,
                         threadgroup uint* keys, threadgroup int* places) {
   const uint near = lane < count ? list[lane] : 0u;
@@ -100,7 +102,7 @@ inline void router_rank(threadgroup const uint* list, threadgroup const int* at,
       const uint other = i + lane < count ? list[i + lane] : 0u;
       UNROLL for (int e = 0; e < 4; e++) before[e] += int(popcount(port_ballot(other > key[e] || (other == key[e] && i + lane > j + e))));
     }
-    // Lane e writes what is known of element j + e.
+    // Lane e writes the rank of element j + e.
     const int rank = lane == 0 ? before[0] : lane == 1 ? before[1] : lane == 2 ? before[2] : before[3];
     if (lane < 4 && j + lane < count && rank < ROUTER_TOP) {
       keys[rank] = list[j + lane];
@@ -109,7 +111,8 @@ inline void router_rank(threadgroup const uint* list, threadgroup const int* at,
   }
 }
 
-// Chooses by all simdgroups of a threadgroup: keys and places as router_rank gives them, behind a barrier. count is one int.
+// Chooses with all simdgroups of a threadgroup: keys and places get what router_rank gives, and a barrier follows.
+// count is one int.
 inline void router_choose(device const float* logits, int lane, int simd, int simds, threadgroup uint* list, threadgroup int* at, threadgroup int* count,
                           threadgroup uint* keys, threadgroup int* places) {
   if (simd == 0) {
@@ -121,7 +124,7 @@ inline void router_choose(device const float* logits, int lane, int simd, int si
   threadgroup_barrier(mem_flags::mem_threadgroup);
 }
 
-// The sum that router_score takes, by one simdgroup: 1 where it takes none.
+// Returns the parameter total of router_score, with one simdgroup; 1 where it is not used.
 inline float router_total(device const float* logits, int lane, float largest) {
   float total = 1.0f;
 #if ROUTER_SOFTMAX && !ROUTER_NORMALIZE

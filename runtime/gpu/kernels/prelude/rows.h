@@ -1,14 +1,15 @@
-// Rows of many sequences: row t of a call stands at positions[t] of the sequence of number sequences[t]; below 0 it is of none.
+// Rows of many sequences: row t of a call is at position positions[t] of sequence sequences[t]; a negative number says
+// that it belongs to no sequence.
 
-// Rows of a run from which on attention goes by tiles.
+// The number of neighbouring rows of one sequence from which on the tiled attention takes them.
 #define ROWS_MANY 16
 
-// Whether row t > 0 is of one sequence with the row before it, one position behind it.
+// Reports whether row t > 0 is the next position of the same sequence as the row before it.
 inline bool rows_follow(device const int* positions, device const int* sequences, int t) {
   return positions[t - 1] >= 0 && positions[t] == positions[t - 1] + 1 && sequences[t] == sequences[t - 1];
 }
 
-// Whether row t is one of a run of many, among all rows of the call.
+// Reports whether row t is in a run of at least ROWS_MANY neighbouring rows.
 inline bool rows_many(device const int* positions, device const int* sequences, int t, int rows) {
   if (positions[t] < 0) return false;
   int n = 1;

@@ -1,10 +1,10 @@
-// The tables of calls of several sequences: what the kernels of states in slots share. ir/ragged.go says what they hold.
+// The tables of calls of several sequences, for kernels whose states lie in slots. ir/ragged.go describes them.
 #ifndef SLOT_ENTRIES
 #define SLOT_ENTRIES 4  // sequences that the table has room for
 #endif
 
-// The first row of the sequence of each of rows [first, end) goes to begins, -1 for a row of none, by all of a threadgroup's
-// threads.
+// Writes to begins, for each of the rows [first, end), the first row of its sequence, or -1 for a row of none; with all
+// threads of a threadgroup.
 inline void slot_begins(device const int* entries, int first, int end, int tid, int threads, threadgroup int* begins) {
   for (int r = first + tid; r < end; r += threads) begins[r - first] = -1;
   threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -1,21 +1,22 @@
-// Products of one vector with stored weights of 4 or 8 bits, for devices whose copies run beside their threads: what ring.h and
-// resident.h have in common.
+// Products of one vector with stored weights of 4 or 8 bits, for devices with asynchronous copies to threadgroup
+// memory: code that ring.h and resident.h share.
 //
-// A grid is as many threadgroups as there are multiprocessors, and its rows are spread evenly over them: while a kernel runs, each
-// multiprocessor has room for one threadgroup of the next. Where a grid has fewer, two of the next one's land on
-// one, and take twice as long. A threadgroup makes its rows in strips of STREAM_STRIP: of so many rows of a weight or, in pairs
-// of weights, of half as many rows of each. Strips are copied to threadgroup memory, the first ones before what the kernel depends
-// on is done, for nothing writes weights: while one kernel ends, the next one's weights arrive.
+// There is one threadgroup for each multiprocessor, and the rows are spread evenly over them: while a kernel runs, each
+// multiprocessor has room for one threadgroup of the next kernel. If a grid had fewer threadgroups, two of the next
+// kernel's would land on one multiprocessor and take twice as long. A threadgroup computes its rows in strips of
+// STREAM_STRIP rows of a weight or, in pairs of weights, of half as many rows of each. Strips are copied to threadgroup
+// memory. The first copies start before the kernels that this one depends on are done, since no kernel writes weights.
+// So the weights of the next kernel arrive while the present one ends.
 //
-// Simdgroups make integers of 23 bits of the vector, with a scale for every 64 columns, and take
-// them apart into three signed digits of 8 bits. port_mma_u8s8 multiplies digits with codes, and its sums are exact; so
-// the result is as near as sums of fp32 products are, at a fraction of their instructions. Of the eight columns of its second
-// operand, 0 to 2 are the digits of one group of 64 columns, in lanes 0 and 1 of four, and 4 to 6 those of the next group,
-// in lanes 2 and 3: for the others' columns lanes have zeros, so that a lane reads 32 columns of a row at once.
+// Simdgroups convert the vector to integers of 23 bits, with a scale for every 64 columns, and split these into three
+// signed digits of 8 bits. port_mma_u8s8 multiplies digits and codes exactly. So the result is as accurate as with sums
+// of fp32 products, with a fraction of the instructions. Its second operand has eight columns: 0 to 2 are the digits of
+// one group of 64 columns, in lanes 0 and 1 of four, and 4 to 6 those of the next group, in lanes 2 and 3. For the
+// columns of the other group lanes have zeros. So a lane can read 32 columns of a row at once.
 //
-// A Product is what a kernel multiplies. place(at, plane, p) tells where row number at of all stands, of the plane's weight;
-// begin(row, end) is called before the wait by the thread that may finish a row first, meet(row, end) by it soon behind the
-// wait where weights are held, and end(row, out) with a row's results of all planes.
+// A Product is what a kernel multiplies. place(at, plane, p) returns where row number at lies in the weight of the
+// plane. begin(row, end) is called before the wait by the thread that may finish a row first. meet(row, end) is called
+// by it soon after the wait, with resident weights. end(row, out) gets the results of a row for all planes.
 
 #define PORT_WAITS
 
@@ -25,7 +26,7 @@
 #ifndef STREAM_ROOM     // threadgroups that a multiprocessor is to have room for
 #define STREAM_ROOM 1
 #endif
-#ifndef STREAM_UNIT     // rows that are not parted
+#ifndef STREAM_UNIT     // rows that stay together
 #define STREAM_UNIT 1
 #endif
 #ifndef STREAM_SIMDS    // simdgroups that multiply; each takes STREAM_OWN times 128 columns of a stage
@@ -55,7 +56,7 @@
 #ifndef STREAM_RESIDENT     // 1: all strips have a stage of their own, see resident.h
 #define STREAM_RESIDENT 0
 #endif
-#ifndef STREAM_PIECE    // columns of a weight: less than K where the rows of several stand side by side
+#ifndef STREAM_PIECE    // columns of one weight: less than K where a row consists of rows of several weights
 #define STREAM_PIECE MATVEC_K
 #endif
 #ifndef STREAM_SCORED   // 1: the vector's pieces are multiplied by scores
@@ -85,11 +86,11 @@
 #define STREAM_UNITS ((STREAM_ALL + STREAM_UNIT - 1) / STREAM_UNIT)
 #define STREAM_ROWS ((STREAM_UNITS + STREAM_GRID - 1) / STREAM_GRID * STREAM_UNIT)  // of a threadgroup at most
 
-// Where things stand in threadgroup memory: stages first, but where they are held.
+// The layout of threadgroup memory: stages first, unless weights are resident.
 #if STREAM_RESIDENT
 #define STREAM_DIGITS 0
 #else
-#define STREAM_SCALES (STREAM_STAGES * STREAM_STAGE)      // shelves: [rows][groups], and the biases so
+#define STREAM_SCALES (STREAM_STAGES * STREAM_STAGE)      // [rows][groups] scales for each strip, then its biases
 #define STREAM_DIGITS (STREAM_SCALES + STREAM_SHELVES * STREAM_SHELF)  // uint [K / 128][3 digits][4 lanes][8]
 #endif
 #define STREAM_FACTORS (STREAM_DIGITS + MATVEC_K * 3)     // float [K / 64][2], of the two upper digits and of the lowest one
@@ -98,13 +99,13 @@
 #define STREAM_SUMS (STREAM_ZEROS + 32)                   // float [PLANES][SIMDS][FLUSH]
 #define STREAM_MEMORY(planes) (STREAM_SUMS + (planes) * STREAM_SIMDS * STREAM_FLUSH * 4)
 
-// The floats of squares.
+// The number of floats for partial sums of squares.
 #define STREAM_SQUARES (MATVEC_SUM ? 2 * STREAM_SIMDS : STREAM_SIMDS)
 
-// The first row of a threadgroup.
+// Returns the first row of a threadgroup.
 inline int stream_first(int group) { return int(long(group) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT; }
 
-// Where a row stands in device memory.
+// The addresses of a row in device memory.
 struct stream_place {
   device const uchar* codes;
   device const uchar* scales;
@@ -117,7 +118,7 @@ inline void stream_row(device const uint* w, device const WEIGHT_SCALE* scales, 
   p.biases = (device const uchar*)(biases + row * (STREAM_PIECE / WEIGHT_GROUP));
 }
 
-// The rows of a strip: count of them from row on, of weight number which. at counts the rows of all weights.
+// A strip: count rows from row on of weight number which. at is its first row, counted over all weights.
 struct stream_strip {
   int at, end;
   int which, row, count;
@@ -167,8 +168,8 @@ inline void stream_factors(device const MATVEC_NORM_T* norm, int take, thread fl
 #endif
 }
 
-// Makes the digits of 8 columns, and with the lanes of the same 64 columns their scale and sum; of those that are not own,
-// none.
+// Makes the digits of 8 columns and, together with the lanes that have the rest of the same 64 columns, their scale and
+// sum. With own false it writes nothing.
 inline void stream_digits(thread const float* v, int take, bool own, threadgroup uchar* memory) {
   uint largest = 0u;
   float sum = 0.0f;
@@ -180,19 +181,19 @@ inline void stream_digits(thread const float* v, int take, bool own, threadgroup
     largest = max(largest, simd_shuffle_xor(largest, distance));
     sum += simd_shuffle_xor(sum, distance);
   }
-  // Numbers below 2^(e+1) times 2^(21-e) are below 2^22. What is not finite is in the sum, which every row takes.
+  // Numbers below 2^(e+1) times 2^(21-e) are below 2^22. An infinity or a NaN is in the sum, which enters every row.
   const uint exponent = max(largest >> 23, 32u);
   const float scale = as_type<float>((275u - exponent) << 23);
   uint d[8];
   UNROLL for (int i = 0; i < 8; i++) {
-    const uint integer = as_type<uint>(v[i] * scale + 12582912.0f) - 0x4b400000u;  // 1.5 * 2^23 leaves no fraction
-    d[i] = (integer + 0x00808080u) ^ 0x00808080u;                                  // bytes are digits from -128 to 127
+    const uint integer = as_type<uint>(v[i] * scale + 12582912.0f) - 0x4b400000u;  // 1.5 * 2^23 leaves no fraction bits
+    d[i] = (integer + 0x00808080u) ^ 0x00808080u;                                  // the bytes are signed digits from -128 to 127
   }
   if (!own) return;
   threadgroup uint* to = (threadgroup uint*)(memory + STREAM_DIGITS) + (take / 16 * 12 + take % 16 / 4) * 8 + take % 4 * 2;
   UNROLL for (int g = 0; g < 3; g++) {
     const int shift = 16 - 8 * g;
-    // Codes of 4 bits come as those of even columns and those of odd ones.
+    // 4-bit codes of even columns and of odd columns are multiplied separately.
     const int next = WEIGHT_BITS == 4 ? 2 : 1;
     UNROLL for (int h = 0; h < 2; h++) {
       const int first = WEIGHT_BITS == 4 ? h : 4 * h;
@@ -210,7 +211,8 @@ inline void stream_digits(thread const float* v, int take, bool own, threadgroup
   }
 }
 
-// What makes the vector, where MATVEC_SUM says so; no kernel writes before and scale. out is what is written.
+// The operands from which the vector is computed, with MATVEC_SUM. No kernel writes before and scale. out gets the
+// vector.
 struct stream_sum {
   device const float* before;
   device const float* residual;
@@ -218,7 +220,7 @@ struct stream_sum {
   device float* out;
 };
 
-// What a lane has read of the vector for a segment, and of what it is multiplied by.
+// What a lane has read of a segment of the vector, and of the factors of its elements.
 struct stream_part {
   float v[STREAM_TAKES][8];
 #if MATVEC_SUM
@@ -234,15 +236,15 @@ struct stream_part {
 #endif
 };
 
-// The 8 columns of the vector that a lane takes as number i of its simdgroup's in a segment. Where there are not as many,
-// lanes take some twice.
+// Returns the 8 columns that a lane takes as number i of its simdgroup's columns in a segment. Where there are too few
+// columns, some are taken twice; own is false for the second lane.
 inline int stream_take(int segment, int simd, int lane, int i, thread bool& own) {
   const int at = i * 32 + lane;
   own = at < STREAM_OWN * 16;
   return (segment * STREAM_CHUNKS + simd * STREAM_OWN) * 16 + (own ? at : at - 16);
 }
 
-// A vector of zeros.
+// Sets a vector of zeros.
 inline void stream_nothing(thread stream_part& part) {
   UNROLL for (int i = 0; i < STREAM_TAKES; i++) {
     UNROLL for (int j = 0; j < 8; j++) {
@@ -276,14 +278,14 @@ inline void stream_read_part(device const float* x, device const float* gate, in
 }
 
 #if MATVEC_SUM
-// Reads the weights that the vector is made with.
+// Reads the weights of the norm in the sum.
 inline void stream_read_before(thread const stream_sum& sum, int simd, int lane, thread stream_part& part) {
   bool own;
   UNROLL for (int i = 0; i < STREAM_TAKES; i++) stream_read(sum.before, stream_take(0, simd, lane, i, own), part.before[i]);
   part.scale = MATVEC_SUM == 2 ? sum.scale[0] : 1.0f;
 }
 
-// Reads the residual, and gives a simdgroup's squares of the elements of what is added to it.
+// Reads the residual, and returns a simdgroup's sum of the squares of x.
 inline float stream_read_residual(thread const stream_sum& sum, int simd, int lane, thread stream_part& part) {
   float square = 0.0f;
   UNROLL for (int i = 0; i < STREAM_TAKES; i++) {
@@ -294,7 +296,7 @@ inline float stream_read_residual(thread const stream_sum& sum, int simd, int la
   return simd_sum(square);
 }
 
-// Makes the vector of what was read, by the squares of all simdgroups. One threadgroup of all writes it.
+// Computes the vector from what was read, with the squares of all simdgroups. One threadgroup writes it to out.
 inline void stream_add(thread const stream_sum& sum, threadgroup const float* squares, bool writes, int simd, int lane, thread stream_part& part) {
   float total = 0.0f;
   UNROLL for (int i = 0; i < STREAM_SIMDS; i++) total += squares[i];
@@ -311,7 +313,8 @@ inline void stream_add(thread const stream_sum& sum, threadgroup const float* sq
 }
 #endif
 
-// Norms what was read as far as a lane can, and makes digits of it. Adds the squares of the elements to square.
+// Applies the norm's weights to what was read and makes digits of it. The norm's factor, which needs all squares, is
+// applied to the results. Adds the squares of the elements to square.
 inline void stream_make(int segment, int simd, int lane, thread stream_part& part, threadgroup uchar* memory,
                         thread float& square) {
   UNROLL for (int i = 0; i < STREAM_TAKES; i++) {
@@ -335,7 +338,7 @@ inline void stream_make(int segment, int simd, int lane, thread stream_part& par
   simdgroup_barrier(mem_flags::mem_threadgroup);
 }
 
-// What a lane multiplies 128 columns with.
+// The digits and factors by which a lane multiplies 128 columns.
 struct stream_columns {
   uint digits[8];
   float factor, half_sum;
@@ -354,8 +357,8 @@ inline void stream_columns_of(int chunk, int lane, threadgroup const uchar* memo
   out.half_sum = ((threadgroup const float*)(memory + STREAM_HALF_SUMS))[chunk * 2 + quarter / 2];
 }
 
-// Ends count rows from row first on, by the threads that multiply: adds up the simdgroups' sums, kept as STREAM_SUMS says, and norms
-// them by the simdgroups' squares.
+// Finishes count rows from row first on, with the threads that multiply: adds up the simdgroups' sums, stored as
+// STREAM_SUMS says, and applies the norm's factor from the simdgroups' squares.
 template <int PLANES, class Product>
 inline void stream_finish(thread Product& product, int first, int count, int thread_index, threadgroup const float* kept, threadgroup const float* squares) {
   float factor = 1.0f;

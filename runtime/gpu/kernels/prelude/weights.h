@@ -23,7 +23,7 @@
 #define WEIGHT_QUANTIZED (WEIGHT_BITS < 16)
 #define WEIGHT_WORDS(k) ((k) * WEIGHT_BITS / 32)  // 32-bit words that k columns take
 
-// The number of an e4m3, of which there is no NaN.
+// Returns the number of an e4m3 code. NaN does not occur.
 inline float weight_e4m3(uint q) {
   const uint m = q & 127u;
   const float normal = as_type<float>((m << 20) + (120u << 23));
@@ -31,8 +31,8 @@ inline float weight_e4m3(uint q) {
   return as_type<float>(as_type<uint>(v) | (q & 128u) << 24);
 }
 
-// The scale and the bias of a group, by its number: row * K / WEIGHT_GROUP + column / WEIGHT_GROUP.
-// Of codes of 4 bits that are floats it is half of the scale, see weight_code4.
+// Returns the scale and the bias of a group, whose number is row * K / WEIGHT_GROUP + column / WEIGHT_GROUP. For float
+// codes of 4 bits the scale is halved, see weight_code4.
 inline float2 weight_affine(device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, long group) {
 #if WEIGHT_FLOATS
   const uint e = uint(scales[group]);
@@ -51,7 +51,7 @@ inline float2 weight_affine(device const WEIGHT_SCALE* scales, device const WEIG
 #endif
 }
 
-// Code i of a word of eight: q, or where codes are floats twice their number, which is 0, 1, 2, 3, 4, 6, 8 or 12.
+// Returns code i of a word of eight: q or, for float codes, twice their number, which is 0, 1, 2, 3, 4, 6, 8 or 12.
 inline float weight_code4(uint word, int i) {
 #if WEIGHT_FLOATS
   const uint q = word >> (4 * i);
@@ -61,7 +61,7 @@ inline float weight_code4(uint word, int i) {
   return float((word >> (4 * i)) & 15u);
 #endif
 }
-// Code i of a word of four.
+// Returns code i of a word of four.
 inline float weight_code8(uint word, int i) {
 #if WEIGHT_FLOATS
   return weight_e4m3(word >> (8 * i));
@@ -70,7 +70,7 @@ inline float weight_code8(uint word, int i) {
 #endif
 }
 
-// Eight columns from column k (a multiple of 8) of a row of K.
+// Reads eight columns of a row of K, from column k (a multiple of 8) on.
 inline void weight_read8(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases,
                          long row, int k, int K, thread float* out) {
   w += row * WEIGHT_WORDS(K) + WEIGHT_WORDS(k);

@@ -1,4 +1,4 @@
-// The emulator: Metal's vocabulary in C++17. simd operations and barriers leave the fiber; see emulator.h.
+// The emulator: Metal's language in C++17. simdgroup operations and barriers suspend the fiber; see emulator.h.
 #pragma once
 #include "emulator.h"
 
@@ -65,7 +65,8 @@ template <class T, class U> inline T as_type(U u) {
   return t;
 }
 
-// bfloat is made explicitly and read freely; arithmetic between two is refused, since Metal would round it.
+// A bfloat is converted explicitly and read freely. Arithmetic on two bfloats does not compile, since Metal would round
+// it.
 struct alignas(2) bfloat {
   ushort bits;
   bfloat() = default;
@@ -105,7 +106,7 @@ template <class T> T simd_shuffle_up(T v, ushort d, PORT_AT) {
 template <class T> T simd_shuffle(T v, ushort l, PORT_AT) { return emulator::exchange(v, "simd_shuffle", line)[l & 31][0]; }
 template <class T> T simd_broadcast(T v, ushort l, PORT_AT) { return emulator::exchange(v, "simd_broadcast", line)[l & 31][0]; }
 template <class T> T simd_broadcast_first(T v, PORT_AT) { return emulator::exchange(v, "simd_broadcast_first", line)[0][0]; }
-// The sum in butterfly order, as the CUDA side makes it.
+// Adds in butterfly order, as on CUDA.
 template <class T> T simd_sum(T v, PORT_AT) {
   auto& s = emulator::exchange(v, "simd_sum", line);
   T a[32], b[32];
@@ -140,7 +141,7 @@ inline bool simd_all(bool v, PORT_AT) {
   for (int i = 0; i < 32; i++) r &= s[i][0] != 0;
   return r;
 }
-// The lanes that say so, lane 0 in the lowest bit.
+// Returns the lanes where v is true, lane 0 in the lowest bit.
 inline uint port_ballot(bool v, PORT_AT) {
   auto& s = emulator::exchange(int(v), "port_ballot", line);
   uint r = 0;
@@ -151,21 +152,21 @@ inline uint port_ballot(bool v, PORT_AT) {
 inline void port_release() {}
 inline void port_publish() {}
 inline int port_published(const int* p) { return *p; }
-// Waits until what the kernels before this one write is there: a device may start a kernel before those are done. Where
-// the text defines PORT_WAITS, every thread of its kernels calls it before it reads what other kernels write, and before
-// it writes; weights may be read sooner. Elsewhere kernels need not know.
+// Waits until the results of the kernels before this one are visible. A device may start a kernel before those are
+// done. If the source defines PORT_WAITS, every thread of its kernels calls it before it reads what other kernels
+// write, and before it writes; it may read weights earlier. Other sources do not call it.
 inline void port_wait() {}
 
-// Says that weights from p on are read soon, by a kernel behind this one: a device may bring them nearer meanwhile. Here
-// the ends are read, so that what is not there is found.
+// Says that a later kernel will read the weights from p on, so that a device may load them into a cache. Here both ends
+// are read, so that a wrong address is found.
 inline void port_prefetch(const void* p, uint bytes) {
   const volatile uchar* at = (const volatile uchar*)p;
   if (bytes > 0) (void)(at[0] + at[bytes - 1]);
 }
 
-// Whether the threadgroup is the last of count that call this with one counter, which is 0 before and after. The last one sees
-// what the others wrote to device memory before they called. Not for Metal, which has no order of memory between
-// threadgroups: what uses it has another form.
+// Reports whether the threadgroup is the last of count threadgroups that call this with the same counter, which is 0
+// before and after. The last one sees what the others wrote to device memory before their calls. Metal does not order
+// memory between threadgroups, so kernels that use it have another form there.
 inline bool port_last(uint* arrivals, uint count, uint thread_index, uint* flag, PORT_AT) {
   threadgroup_barrier(mem_flags::mem_device, line);
   if (thread_index == 0) {
@@ -196,7 +197,7 @@ inline void port_transfer_wait(port_transfer* t, uint turn, PORT_AT) {
 }
 
 inline void port_mma_u8s8(int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1, PORT_AT) {
-  uint a[32][4];  // copies: a lane that is ahead may write to the slots of the first exchange after the second
+  uint a[32][4];  // copies: after the second exchange, a faster lane may overwrite the slots of the first
   __builtin_memcpy(a, emulator::exchange(uint4(a0, a1, a2, a3), "port_mma_u8s8", line), sizeof a);
   auto& b = emulator::exchange(uint2(b0, b1), "port_mma_u8s8", line);
   const int g = PORT_LANE / 4, j = PORT_LANE % 4;
@@ -245,7 +246,7 @@ inline uint popcount(uint v) { return uint(__builtin_popcount(v)); }
 inline uint mulhi(uint a, uint b) { return uint((uint64_t(a) * b) >> 32); }
 namespace fast {
 using metal::exp; using metal::exp2; using metal::log;
-// NaN where Metal promises nothing: for divisors that are infinite, above 2^126 or below 2^-126.
+// Returns NaN where Metal promises nothing: for divisors that are infinite, above 2^126 or below 2^-126.
 inline float divide(float a, float b) { return fabs(b) >= 0x1p-126f && fabs(b) <= 0x1p126f ? a / b : __builtin_nanf(""); }
 }
 namespace precise {
@@ -380,7 +381,7 @@ using namespace metal;
 #define PORT_simdgroup_index_in_threadgroup() uint(emulator_group()->current >> 5)
 #define PORT_simdgroups_per_threadgroup() uint(emulator_group()->simds)
 
-// What the generated entries call: the threads that a threadgroup may have, the number of arguments.
+// Used by the generated entry points: the largest number of threads of a threadgroup, the number of arguments.
 #define PORT_ENTRY(name, threads, arguments) \
   extern "C" __attribute__((visibility("default"))) const int name##_entry_info[2] = {threads, arguments};
 
@@ -390,7 +391,7 @@ using namespace metal;
 #define TG_ARRAY(T, name, n)           \
   static const char name##_place = 0;  \
   T(&name)[n] = *(T(*)[n])emulator_threadgroup_memory(&name##_place, sizeof(T) * (n))
-// The large threadgroup memory of a kernel, at most one: name is a pointer to bytes of it, at a multiple of 128.
+// Declares the large threadgroup memory of a kernel, at most one: name points to bytes bytes, aligned to 128.
 #define TG_MEMORY(name, bytes) uchar* const name = (uchar*)emulator_large_memory(bytes)
 #define device
 #define constant const

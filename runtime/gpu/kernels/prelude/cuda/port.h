@@ -1,4 +1,4 @@
-// CUDA: Metal's vocabulary for NVRTC, with no CUDA header (see NVRTCOptions).
+// CUDA: Metal's language for NVRTC, without any CUDA header (see NVRTCOptions).
 #pragma once
 typedef unsigned char uchar;
 typedef unsigned short ushort;
@@ -8,11 +8,11 @@ typedef long long port_long;
 
 #define UNROLL _Pragma("unroll")
 #define NOUNROLL _Pragma("unroll 1")
-// Threads of a threadgroup, and for how many of those a multiprocessor is to have registers.
+// The threads of a threadgroup, and the number of threadgroups for which a multiprocessor must have registers.
 #define PORT_BOUND(threads, room) threads, room
 #define TG_ARRAY(T, name, n) __shared__ __align__(16) T name[n]
-// The large threadgroup memory of a kernel, at most one: name is a pointer to bytes of it, at a multiple of 128. It is
-// dynamic, since only that may exceed 48 KB: the launch says its size (kernels.Launch.Memory).
+// Declares the large threadgroup memory of a kernel, at most one: name points to bytes bytes, aligned to 128. It is
+// dynamic shared memory, since only that may exceed 48 KB; the launch gives its size (kernels.Launch.Memory).
 #define TG_MEMORY(name, bytes)                              \
   extern __shared__ __align__(128) uchar port_tg_memory[]; \
   uchar* const name = port_tg_memory
@@ -62,8 +62,8 @@ template <class T> struct alignas(4 * sizeof(T)) vec<T, 4> {
     vec<T, N> r; UNROLL for (int i = 0; i < N; i++) r[i] = a op b[i]; return r; }
 PORT_BINARY(+) PORT_BINARY(-) PORT_BINARY(*) PORT_BINARY(/)
 
-// bfloat: only explicit conversion from float (as in MSL), free conversion to
-// float; arithmetic between two bfloats is refused (Metal would round it).
+// A bfloat is converted explicitly from float (as in MSL) and freely to float. Arithmetic on two bfloats does not
+// compile, since Metal would round it.
 struct alignas(2) bfloat {
   ushort bits;
   bfloat() = default;
@@ -83,32 +83,34 @@ __forceinline__ mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags
 __forceinline__ void threadgroup_barrier(mem_flags) { __syncthreads(); }
 __forceinline__ void simdgroup_barrier(mem_flags) { __syncwarp(); }
 
-// Says that the kernels that depend on this one may start, once every threadgroup has called it or is done; those wait by
-// themselves. The kernels of a text that defines PORT_RELEASES call it, elsewhere they may start from the first on.
+// Says that the kernels that depend on this one may start once every threadgroup has called it or ended; they then wait
+// by themselves. Kernels of a source that defines PORT_RELEASES call it. Behind other kernels the next one may start
+// from the beginning.
 __forceinline__ void port_release() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol." "launch_dependents;" ::: "memory");
 #endif
 }
 
-// Between what a thread writes and its port_release: the next kernel may read that before it waits, by port_published. A
-// threadgroup has called port_release as soon as one of its threads has, so all that write come first. (What the next kernel
-// sees before its wait no document promises: it rests on the fence, and on reads that do not stop at a multiprocessor's own cache.)
+// Called between a thread's writes and its port_release, so that the next kernel may read them before its wait, with
+// port_published. A threadgroup counts as released when one of its threads has called port_release, so all writers have
+// to publish first. (No document promises what the next kernel sees before its wait. This relies on the fence, and on
+// reads that bypass a multiprocessor's own cache.)
 __forceinline__ void port_publish() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 __forceinline__ int port_published(const int* p) { return __ldcg(p); }
 
-// Waits until what the kernels before this one write is there: a device may start a kernel before those are done. Where
-// the text defines PORT_WAITS, every thread of its kernels calls it before it reads what other kernels write, and before
-// it writes; weights may be read sooner. Elsewhere kernels need not know.
+// Waits until the results of the kernels before this one are visible. A device may start a kernel before those are
+// done. If the source defines PORT_WAITS, every thread of its kernels calls it before it reads what other kernels
+// write, and before it writes; it may read weights earlier. Other sources do not call it.
 __forceinline__ void port_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol." "wait;" ::: "memory");
 #endif
 }
 
-// Whether the threadgroup is the last of count that call this with one counter, which is 0 before and after. The last one sees
-// what the others wrote to device memory before they called. Not for Metal, which has no order of memory between
-// threadgroups: what uses it has another form.
+// Reports whether the threadgroup is the last of count threadgroups that call this with the same counter, which is 0
+// before and after. The last one sees what the others wrote to device memory before their calls. Metal does not order
+// memory between threadgroups, so kernels that use it have another form there.
 __forceinline__ bool port_last(uint* arrivals, uint count, uint thread_index, uint* flag) {
   __syncthreads();
   if (thread_index == 0) {
@@ -120,7 +122,7 @@ __forceinline__ bool port_last(uint* arrivals, uint count, uint thread_index, ui
   return *flag != 0;
 }
 
-// Says that weights from p on are read soon, by a kernel behind this one: a device may bring them nearer meanwhile.
+// Says that a later kernel will read the weights from p on, so that the device may load them into a cache.
 __forceinline__ void port_prefetch(const void* p, uint bytes) {
 #if __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12
   const ulong from = ((ulong)p + 15) / 16 * 16, to = ((ulong)p + bytes) / 16 * 16;
@@ -128,8 +130,8 @@ __forceinline__ void port_prefetch(const void* p, uint bytes) {
 #endif
 }
 
-// Reads what a kernel reads once, so that it need not stay in the cache of a multiprocessor; what lies beside it, in 128 bytes, is
-// read soon.
+// Reads data that is read only once and need not stay in a multiprocessor's cache. The neighbours, within 128 bytes,
+// will be read soon.
 __forceinline__ vec<uint, 2> port_read_once(const vec<uint, 2>* p) {
   vec<uint, 2> v;
   asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
@@ -143,7 +145,7 @@ __forceinline__ uint port_smem(const void* p) { return (uint)__cvta_generic_to_s
 __forceinline__ void port_transfer_init(port_transfer* t, int count) {
 #if PORT_TRANSFERS
   for (int i = 0; i < count; i++) asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(port_smem(t + i)) : "memory");
-  // One fence for all, and of shared memory alone: a fence of all memory takes most of a microsecond.
+  // One fence for all transfers, for shared memory only: a fence for all memory takes most of a microsecond.
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
@@ -153,11 +155,11 @@ __forceinline__ void port_transfer_expect(port_transfer* t, uint bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" :: "r"(port_smem(t)), "r"(bytes) : "memory");
 #endif
 }
-// Lanes of a simdgroup that start copies at once do so in one place of the text: the instruction takes registers that lanes
-// share, and lanes that have parted write over each other's.
-// Reads by threads before it need no fence of proxies: at the barrier they are done. Only writes by threads would.
-// What is copied leaves the L2 cache first: weights that a token reads once, more than the cache holds, would drive out what
-// it reads in every layer, its code above all.
+// Lanes of a simdgroup that start copies at the same time have to do so at one place in the code: the instruction uses
+// registers that all lanes share, and diverged lanes would overwrite each other's. Earlier reads by threads need no
+// proxy fence, since they are complete at the barrier; only writes would need one. The L2 cache is told to drop the
+// copied data first: a token reads these weights once, and they are larger than the cache, so they would evict what
+// every layer reads, above all code.
 __forceinline__ void port_transfer_copy(void* to, const void* from, uint bytes, port_transfer* t) {
 #if PORT_TRANSFERS
   ulong policy;
@@ -168,7 +170,7 @@ __forceinline__ void port_transfer_copy(void* to, const void* from, uint bytes, 
   for (uint i = 0; i < bytes / 16; i++) ((vec<uint, 4>*)to)[i] = ((const vec<uint, 4>*)from)[i];
 #endif
 }
-// That the last byte has come is also the fence between the copies and the reads by threads.
+// Waiting for the last byte is also the fence between the copies and the threads' reads.
 __forceinline__ void port_transfer_wait(port_transfer* t, uint turn) {
 #if PORT_TRANSFERS
   uint done;
@@ -203,14 +205,14 @@ template <class T> __forceinline__ T simd_min(T v) {
   UNROLL for (int m = 16; m; m >>= 1) { T o = __shfl_xor_sync(~0u, v, m); v = o < v ? o : v; } return v; }
 __forceinline__ bool simd_any(bool b) { return __any_sync(~0u, b); }
 __forceinline__ bool simd_all(bool b) { return __all_sync(~0u, b); }
-// The lanes that say so, lane 0 in the lowest bit.
+// Returns the lanes where b is true, lane 0 in the lowest bit.
 __forceinline__ uint port_ballot(bool b) { return __ballot_sync(~0u, b); }
 #if __CUDA_ARCH__ >= 800
 template <> __forceinline__ uint simd_min<uint>(uint v) {
   uint r; asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v)); return r; }
 #endif
 
-// The same entities as the global ones, so that `using namespace metal` is not ambiguous.
+// The same functions as the global ones, so that `using namespace metal` is not ambiguous.
 using ::min; using ::max; using ::exp; using ::exp2; using ::log; using ::sqrt; using ::rsqrt;
 using ::fma; using ::fabs; using ::floor; using ::abs; using ::pow; using ::sin; using ::cos;
 template <class T> __forceinline__ T clamp(T v, T lo, T hi) { return v < lo ? lo : (v > hi ? hi : v); }
@@ -221,7 +223,7 @@ namespace fast {
 __forceinline__ float exp(float v) { return __expf(v); }
 __forceinline__ float log(float v) { return __logf(v); }
 __forceinline__ float exp2(float v) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v)); return r; }
-// Within 2 units in the last place where b is less than 2^126; 0 from there on.
+// The error is at most 2 units in the last place for b below 2^126. For larger b the result is 0.
 __forceinline__ float divide(float a, float b) { float r; asm("div.approx.ftz.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 }
 namespace precise {
@@ -269,8 +271,8 @@ __forceinline__ void simdgroup_store(const simdgroup_float8x8& m, float* p, ulon
   p[(l >> 2) * ld + (l & 3) * 2 + 1] = m.v[1];
 }
 
-// Eight nibbles as bf16(scale * q + bias), in order: 0x4300 | q is 128 + q in
-// bf16, the subtraction is exact, and the multiply-add rounds once.
+// Converts eight 4-bit codes to bf16(scale * q + bias), in order. 0x4300 | q is 128 + q in bf16, the subtraction is
+// exact, and the multiply-add rounds once.
 __forceinline__ vec<uint, 4> port_dequant8(uint w, bfloat scale, bfloat bias) {
   uint s = uint(scale.bits) * 0x10001u, b = uint(bias.bits) * 0x10001u, d[4];
   UNROLL for (int i = 0; i < 4; i++) {                 // columns i and i + 4
@@ -290,10 +292,10 @@ __forceinline__ vec<uint, 4> port_dequant8(uint w, float scale, float bias) {
     r[i] = port_pack_bf16(scale * float((w >> (8 * i)) & 15u) + bias, scale * float((w >> (8 * i + 4)) & 15u) + bias);
   return r;
 }
-// 1 + (byte i of w, less its top bit) / 128, where the byte's top bit is set: one PRMT.
+// Returns 1 + (byte i of w without its top bit) / 128, for a byte whose top bit is set: one PRMT instruction.
 __forceinline__ float port_byte_unit(uint w, int i) { return __uint_as_float(__byte_perm(w, 0x3f000000u, 0x7044u | (i << 8))); }
 
-// Byte i of w: one PRMT makes 2^23 + byte.
+// Returns byte i of w: one PRMT instruction makes 2^23 + byte.
 __forceinline__ float port_byte_float(uint w, int i) { return __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7440u | i)) - 8388608.0f; }
 
 // -- tile16 ----------------------------------------------------------------------
@@ -312,7 +314,7 @@ __forceinline__ void tile_load_bt(tile_b& b, const bfloat* p, uint ld, uint lane
       : "=r"(b.r[0]), "=r"(b.r[1]), "=r"(b.r[2]), "=r"(b.r[3])
       : "r"(port_smem(p + ((lane & 7) + (lane >> 4) * 8) * ld + ((lane >> 3) & 1) * 8)) : "memory");
 }
-// p holds B as it is: 16 rows of k, 16 columns of n.
+// p has B not transposed: 16 rows of k, 16 columns of n.
 __forceinline__ void tile_load_b(tile_b& b, const bfloat* p, uint ld, uint lane) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
       : "=r"(b.r[0]), "=r"(b.r[1]), "=r"(b.r[2]), "=r"(b.r[3])

@@ -1,4 +1,4 @@
-// Metal: what the kernels need beyond the language.
+// Metal: what the kernels need in addition to the language.
 #include <metal_stdlib>
 #include <metal_simdgroup>
 #include <metal_simdgroup_matrix>
@@ -6,7 +6,7 @@ using namespace metal;
 
 #define PORT_BOUND(threads, room) threads
 #define TG_ARRAY(T, name, n) alignas(16) threadgroup T name[n]
-// The large threadgroup memory of a kernel, at most one: name is a pointer to bytes of it, at a multiple of 128.
+// Declares the large threadgroup memory of a kernel, at most one: name points to bytes bytes, aligned to 128.
 #define TG_MEMORY(name, bytes)                      \
   alignas(128) threadgroup uchar name##_memory[bytes]; \
   threadgroup uchar* const name = name##_memory
@@ -17,7 +17,7 @@ using namespace metal;
 inline uint port_pack_bf16(float a, float b) {
   return uint(as_type<ushort>(bfloat(a))) | (uint(as_type<ushort>(bfloat(b))) << 16);
 }
-// Eight nibbles as bf16(scale * q + bias), in order.
+// Converts eight 4-bit codes to bf16(scale * q + bias), in order.
 inline uint4 port_dequant8(uint w, float scale, float bias) {
   uint4 r;
   UNROLL for (int i = 0; i < 4; i++) {
@@ -25,22 +25,22 @@ inline uint4 port_dequant8(uint w, float scale, float bias) {
   }
   return r;
 }
-// 1 + (byte i of w, less its top bit) / 128, where the byte's top bit is set.
+// Returns 1 + (byte i of w without its top bit) / 128, for a byte whose top bit is set.
 inline float port_byte_unit(uint w, int i) { return as_type<float>(0x3f000000u | (((w >> (8 * i)) & 0xffu) << 16)); }
-// The lanes that say so, lane 0 in the lowest bit.
+// Returns the lanes where b is true, lane 0 in the lowest bit.
 inline uint port_ballot(bool b) { return uint((simd_vote::vote_t)simd_ballot(b)); }
-// Byte i of w.
+// Returns byte i of w.
 inline float port_byte_float(uint w, int i) { return float((w >> (8 * i)) & 0xffu); }
 
 inline void port_release() {}
 inline void port_publish() {}
 inline int port_published(device const int* p) { return *p; }
-// Waits until what the kernels before this one write is there: a device may start a kernel before those are done. Where
-// the text defines PORT_WAITS, every thread of its kernels calls it before it reads what other kernels write, and before
-// it writes; weights may be read sooner. Elsewhere kernels need not know.
+// Waits until the results of the kernels before this one are visible. A device may start a kernel before those are
+// done. If the source defines PORT_WAITS, every thread of its kernels calls it before it reads what other kernels
+// write, and before it writes; it may read weights earlier. Other sources do not call it.
 inline void port_wait() {}
 
-// Says that weights from p on are read soon, by a kernel behind this one: a device may bring them nearer meanwhile.
+// Says that a later kernel will read the weights from p on, so that a device may load them into a cache.
 inline void port_prefetch(device const void* p, uint bytes) {}
 
 inline uint2 port_read_once(device const uint2* p) { return *p; }
@@ -58,7 +58,7 @@ inline void port_transfer_copy(threadgroup void* to, device const void* from, ui
 }
 inline void port_transfer_wait(threadgroup port_transfer* t, uint turn) {}
 
-// Apple's GPUs have no such instruction; this is here to be right.
+// Apple's GPUs have no such instruction; this code is correct, not fast.
 inline void port_mma_u8s8(thread int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
   const uint lane = simd_prefix_exclusive_sum(1u);
   UNROLL for (uint j = 0; j < 4; j++) {
@@ -131,7 +131,7 @@ inline void tile_load_bt(thread tile_b& b, threadgroup const bfloat* p, uint ld,
     }
   }
 }
-// p holds B as it is: 16 rows of k, 16 columns of n.
+// p has B not transposed: 16 rows of k, 16 columns of n.
 inline void tile_load_b(thread tile_b& b, threadgroup const bfloat* p, uint ld, uint lane) {
   short2 rc = port_frag_coord(lane);
   UNROLL for (short i = 0; i < 2; i++) {
@@ -148,7 +148,7 @@ inline void tile_mma(thread tile_c& c, thread tile_a& a, thread tile_b& b) {
       UNROLL for (short k = 0; k < 2; k++)
         simdgroup_multiply_accumulate(c.m[i * 2 + j], a.m[i * 2 + k], b.m[k * 2 + j], c.m[i * 2 + j]);
 }
-// The place in the tile of element e (0 to 7) of the calling lane: (row, column). Elements 2i and 2i + 1 are
+// Returns the (row, column) in the tile of element e (0 to 7) of the calling lane. Elements 2i and 2i + 1 are
 // neighbours in a row.
 inline short2 tile_coord(uint lane, short e) {
   const short2 rc = port_frag_coord(lane);
@@ -158,12 +158,14 @@ inline short2 tile_coord(uint lane, short e) {
 }
 inline float tile_get(thread tile_c& c, short e) { return c.m[e / 2].thread_elements()[e % 2]; }
 inline void tile_set(thread tile_c& c, short e, float v) { c.m[e / 2].thread_elements()[e % 2] = v; }
-// Elements 2i and 2i + 1 of the calling lane in a tile of A, which lie where those of a tile of C do; rounded to bf16.
+// Sets elements 2i and 2i + 1 of the calling lane in a tile of A, rounded to bf16. They lie where those of a tile of C
+// do.
 inline void tile_set_a(thread tile_a& a, short i, float v0, float v1) {
   a.m[i].thread_elements()[0] = float(bfloat(v0));
   a.m[i].thread_elements()[1] = float(bfloat(v1));
 }
-// A lane has elements of two rows: the row of element e, and what the lanes with elements of a row have together.
+// A lane has elements of two rows. tile_row returns which of them element e is in; the reductions below are over the
+// lanes that share a row.
 inline short tile_row(short e) { return e / 4; }
 inline float tile_row_sum(float v) {
   v += simd_shuffle_xor(v, ushort(1));
