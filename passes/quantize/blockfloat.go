@@ -7,21 +7,21 @@ import (
 	"github.com/etc-ml/etc/ir/numeric"
 )
 
-// blockFloat is a mode of MLX whose codes are small floats, with a small float without a sign as the scale of a group.
+// blockFloat is a mode of MLX whose codes are small floats. The scale of a group is a small float too, without a sign.
 type blockFloat struct {
 	// largest is the greatest magnitude of a code.
 	largest float32
 	encode  func(x float32) uint8
 	levels  [256]float32
-	// scales are those of groups: the nearest to a number as MLX rounds it, its value, the code of the largest, and
-	// whether code 0 stands for 0.
+	// The scales of groups: scaleCode returns the code of the scale nearest to a number, as MLX rounds it; the others
+	// are the value of a code, the largest code, and whether code 0 stands for 0.
 	scaleCode   func(x float32) uint8
 	scaleValue  func(code uint8) float32
 	greatest    uint8
 	zeroIsScale bool
 }
 
-// blockFloats are the modes that weights are quantized to, by mode; nil for others.
+// blockFloats has the modes that weights can be quantized to; nil for others.
 var blockFloats = [...]*blockFloat{
 	ir.MXFP4: powersOfTwo(newBlockFloat(6, 4, numeric.F32ToE2M1, numeric.E2M1ToF32)),
 	ir.MXFP8: powersOfTwo(newBlockFloat(448, 8, numeric.F32ToE4M3, numeric.E4M3ToF32)),
@@ -48,7 +48,7 @@ func smallFloatScales(f *blockFloat) *blockFloat {
 	return f
 }
 
-// blockFloatOf is the mode's format; nil for affine and for modes that nothing is quantized to.
+// blockFloatOf returns the format of a mode; nil for affine and for modes that nothing is quantized to.
 func blockFloatOf(mode ir.QuantMode) *blockFloat {
 	if int(mode) < len(blockFloats) {
 		return blockFloats[mode]
@@ -78,7 +78,7 @@ func (s Scheme) checkBlockFloat(cols int) error {
 	return nil
 }
 
-// quantizeBlocks is quantizeMatrix for such a mode.
+// quantizeBlocks is quantizeMatrix for modes other than affine.
 func quantizeBlocks(dst *Result, w []float32, rows, cols int, s Scheme) error {
 	dst.reset(rows, cols, s)
 	f := blockFloatOf(s.Mode)
@@ -103,8 +103,8 @@ func quantizeBlocks(dst *Result, w []float32, rows, cols int, s Scheme) error {
 	return nil
 }
 
-// outOfRange refuses a group whose scale the format does not reach. nvfp4 has a global scale for it, by which all
-// scales of a matrix are multiplied; nodes that multiply by a weight have none, so only 1 can be said.
+// outOfRange refuses a group whose scale the format cannot represent. For such groups nvfp4 has a global scale, which
+// multiplies all scales of a matrix. The nodes that multiply by a weight do not have it, so it is always 1.
 func (f *blockFloat) outOfRange(most float32, scale uint8) *ValueError {
 	if !f.zeroIsScale || most == 0 || scale > 0 && most <= f.scaleValue(f.greatest) {
 		return nil
@@ -127,7 +127,7 @@ func (f *blockFloat) pack(dst []uint32, w []float32, scale uint8, bits int) {
 	}
 }
 
-// code is that of the level nearest to x/step; 0 where the scale is.
+// code returns the code of the level nearest to x/step; 0 where step is 0.
 func (f *blockFloat) code(x, step float32) uint8 {
 	if step == 0 {
 		return 0
@@ -135,8 +135,8 @@ func (f *blockFloat) code(x, step float32) uint8 {
 	return f.encode(x / step)
 }
 
-// search is the scale of the least squared error among that of MLX, the two above and the two below it; of equal ones
-// MLX's, then the larger.
+// search returns the scale with the smallest squared error among MLX's, the two above it and the two below it. Of equal
+// ones it prefers MLX's, then the larger.
 func (f *blockFloat) search(w []float32, scale uint8) uint8 {
 	best, least := scale, f.squaredError(w, scale)
 	for _, step := range [...]int{1, -1, 2, -2} {
@@ -151,7 +151,7 @@ func (f *blockFloat) search(w []float32, scale uint8) uint8 {
 	return best
 }
 
-// squaredError is that of the weights of a group as pack stores them.
+// squaredError returns the squared error of a group's weights as pack stores them.
 func (f *blockFloat) squaredError(w []float32, scale uint8) float64 {
 	step, sum := f.scaleValue(scale), 0.0
 	for _, x := range w {

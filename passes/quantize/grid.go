@@ -1,11 +1,11 @@
 package quantize
 
-// grid maps a level y to the code clamp(floor((round(y*m/2^15) + c) / 2^fractionBits)): m and c are codes per
-// level and the code of level 0, in fixed point, c with a half for rounding. round takes ties up.
+// grid maps a level y to the code clamp(floor((round(y*m/2^15) + c) / 2^fractionBits)). m is the number of codes per
+// level, and c the code of level 0 plus one half for rounding, both in fixed point. round takes ties up.
 type grid struct{ m, c int16 }
 
-// fractionBits are the bits behind the point of a code: as many as leave room, in 16 bits, for twice the range of
-// 4-bit codes (a scale may be as small as half the extent over the levels) or the range of 8-bit ones.
+// fractionBits returns the number of fraction bits of a code in fixed point: as many as 16 bits leave beside twice the
+// range of 4-bit codes (a scale may be as small as half the extent divided by the levels) or the range of 8-bit codes.
 func fractionBits(bits int) int {
 	if bits == 8 {
 		return 6

@@ -59,8 +59,8 @@ func (s *Search) Iterations() int {
 	return maxIterations
 }
 
-// Fit is what a [Search] found of one group: its scale after a number of updates, which more updates
-// would not change unless that number is the largest.
+// Fit is what a [Search] found for one group: its scale, and the number of updates that gave it. More updates would not
+// change the scale, unless the number is the largest allowed.
 type Fit struct {
 	scale   float32
 	updates uint8
@@ -74,7 +74,7 @@ func checkFits(fits []Fit, rows, cols int, s Scheme) error {
 	return nil
 }
 
-// observe is Observe for whole rows. When fits is not nil it receives the fit of each group.
+// observe is Observe for whole rows. If fits is not nil, it stores the fit of each group there.
 func (s *Search) observe(w []float32, cols int, scheme Scheme, fits []Fit) error {
 	group := scheme.group(cols)
 	for start := 0; start < len(w); start += group {
@@ -117,7 +117,7 @@ func (q *quantizer) hqqScale(w []float32, absMax float32, g int) float32 {
 	return scale
 }
 
-// startScale is the scale that maps the largest magnitude of a group to the least code.
+// startScale returns the scale that maps the largest magnitude of a group to the lowest code.
 func startScale(absMax float32, bits int) float32 {
 	return max(absMax/float32(int(1)<<(bits-1)), hqqEpsilon)
 }

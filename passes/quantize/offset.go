@@ -1,9 +1,9 @@
 package quantize
 
-// offsetParams returns Best's scale and bias of the group w, finite, of the extent lo..hi, which is small
-// beside its distance from zero: the values that the bias can take lie as far apart as the weights. One of
-// them at either end of the group, or beyond it, is the bias, and the scale reaches from there to
-// the other end. minMax is what MinMax stores.
+// offsetParams returns Best's scale and bias for a group w whose extent lo..hi is small compared to its distance from
+// zero. There, neighbouring values that a stored bias can take are as far apart as the weights. The bias is such a
+// value at either end of the group, or beyond it, and the scale reaches from there to the other end. minMax is what
+// MinMax stores.
 func (q *quantizer) offsetParams(w []float32, lo, hi float32, minMax params) params {
 	best, least := minMax, squaredError(w, minMax, q.Bits)
 	levels := float32(int(1)<<q.Bits - 1)

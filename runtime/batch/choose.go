@@ -10,11 +10,12 @@ import (
 var minusInfinity = float32(math.Inf(-1))
 
 // choose draws a token from logits as the sampling head of a program does (operation sample of the IR): temperature,
-// top-k, top-p, then the Gumbel-max trick with the noise of the seed, all in float32; behind them min-p, where it is
-// set. It leaves logits as they are.
+// top-k, top-p, then the Gumbel-max trick with the noise of the seed, all in float32; after them min-p, if it is set.
+// It does not change logits.
 func (d Draw) choose(logits []float32) int { return d.chooseAbove(logits, d.MinP) }
 
-// chooseAbove is choose that drops tokens less likely than minP times the most likely one, behind the other filters.
+// chooseAbove is choose with the given min-p: after the other filters it drops tokens that are less likely than minP
+// times the most likely one.
 func (d Draw) chooseAbove(logits []float32, minP float32) int {
 	if !(d.Temperature > 0) {
 		return greatest(logits)
@@ -51,7 +52,7 @@ func (d Draw) chooseAbove(logits []float32, minP float32) int {
 	return greatest(scaled)
 }
 
-// greatest is the first index of the greatest number; what is no number is never it.
+// greatest returns the first index of the greatest number, ignoring NaN.
 func greatest(values []float32) int {
 	best, at := minusInfinity, 0
 	for i, v := range values {
@@ -62,7 +63,7 @@ func greatest(values []float32) int {
 	return at
 }
 
-// drop sets to −∞ what is below a threshold by values.
+// drop sets elements of scaled to −∞ where values is below a threshold.
 func drop(scaled, values []float32, threshold float32) {
 	for i, v := range values {
 		if v < threshold {
@@ -71,7 +72,7 @@ func drop(scaled, values []float32, threshold float32) {
 	}
 }
 
-// heap keeps the largest numbers seen, the smallest of them in front.
+// heap holds the largest numbers seen so far; the smallest of them comes first.
 type heap []float32
 
 func (h heap) down() {
@@ -91,7 +92,7 @@ func (h heap) down() {
 	}
 }
 
-// kth is the k-th largest number, NaN where there are fewer.
+// kth returns the k-th largest number, or NaN where there are fewer.
 func kth(x []float32, k int) float32 {
 	h := make(heap, 0, k)
 	for _, v := range x {
@@ -99,7 +100,7 @@ func kth(x []float32, k int) float32 {
 		case v != v:
 		case len(h) < k:
 			if h = append(h, v); len(h) == k {
-				slices.Sort(h) // ascending numbers are a heap
+				slices.Sort(h) // an ascending list is a heap
 			}
 		case v > h[0]:
 			h[0] = v
@@ -112,8 +113,8 @@ func kth(x []float32, k int) float32 {
 	return h[0]
 }
 
-// probabilities is the softmax: exponentials in float32, their sum in float64 from left to right, as the reference
-// implementation has it.
+// probabilities returns the softmax: exponentials in float32, their sum in float64 from left to right, as in the
+// reference implementation.
 func probabilities(x []float32) []float32 {
 	high := minusInfinity
 	for _, v := range x {
@@ -136,13 +137,13 @@ func probabilities(x []float32) []float32 {
 	return out
 }
 
-// nucleus is the smallest probability that top-p keeps: of those before which, from the largest on, no more than topP
-// lies.
+// nucleus returns the smallest probability that top-p keeps. Top-p keeps a token if the tokens more likely than it have
+// at most topP together.
 func nucleus(probabilities []float32, topP float32) float32 {
 	sorted := make([]float32, 0, len(probabilities))
 	for _, v := range probabilities {
 		if v != v {
-			return v // no comparison with it holds, so nothing is dropped
+			return v // a NaN compares as false, so nothing is dropped
 		}
 		if v != 0 {
 			sorted = append(sorted, v)
@@ -164,13 +165,13 @@ func nucleus(probabilities []float32, topP float32) float32 {
 		}
 	}
 	if len(sorted) < len(probabilities) && !(float32(sum) > topP) {
-		return 0 // those of zero are kept too
+		return 0 // tokens of probability 0 are kept too
 	}
 	return threshold
 }
 
-// Split gives the seed of choice j of several answers to one prompt. Choice 0 has the seed itself; the others have
-// words of the key of the seed, so that no choice draws what another seed would draw one token later.
+// Split returns the seed of answer j of several answers to one prompt. Answer 0 has the seed itself. The others have
+// words derived from the seed's key, so that no answer repeats the draws of another, shifted by a token.
 func Split(seed int64, j int) int64 {
 	if j == 0 {
 		return seed

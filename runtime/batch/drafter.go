@@ -16,8 +16,8 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// withDraft gives the main entry of m alone, or, for a kind of draft, with the method that drafts and with hidden
-// states as the second result of the main entry: what package ragged makes calls of many sequences of.
+// withDraft returns the module that package ragged transforms for many sequences: the main entry of m alone or, for a
+// kind of draft, also the method that drafts, and hidden states as the second result of the main entry.
 func withDraft(m *ir.Module, kind speculate.Kind) (*ir.Module, error) {
 	if kind == speculate.None {
 		return m.Only(m.Entry), nil
@@ -45,7 +45,7 @@ func withDraft(m *ir.Module, kind speculate.Kind) (*ir.Module, error) {
 	return speculate.Bind(&all, f.Name)
 }
 
-// DescribeDraft writes how the draft of a program drafts in calls of many sequences, or why it does not there.
+// DescribeDraft writes how the draft of a program works in calls of many sequences, or why it does not.
 func DescribeDraft(
 	w io.Writer, m *ir.Module, kind speculate.Kind, e engine.Engine, p eval.Precision, s ragged.Storage,
 ) error {
@@ -67,7 +67,7 @@ func DescribeDraft(
 // Drafts implements Drafter.
 func (x *raggedExecutor) Drafts() speculate.Kind { return x.kind }
 
-// giveHidden gives outputs the hidden states of their rows, the last result of an entry of a program with a draft.
+// giveHidden sets the hidden states of outputs. They are the last result of an entry of a program with a draft.
 func (x *raggedExecutor) giveHidden(out []Output, results []eval.Value) {
 	if x.kind == speculate.None {
 		return
@@ -79,7 +79,7 @@ func (x *raggedExecutor) giveHidden(out []Output, results []eval.Value) {
 	}
 }
 
-// Draft implements Drafter: every step drafts one token of each chain that goes on.
+// Draft implements Drafter. Each step drafts one token for every chain that is not complete.
 func (x *raggedExecutor) Draft(ctx context.Context, call *schedule.Call, chains []Chain) ([][]int32, error) {
 	if len(call.Copies) > 0 {
 		if err := x.copy(ctx, call.Copies); err != nil {
@@ -123,7 +123,7 @@ func (x *raggedExecutor) Draft(ctx context.Context, call *schedule.Call, chains 
 	return out, nil
 }
 
-// chain is a chain that is drafted: the next step starts from token and Hidden.
+// chain is a chain of drafts in progress: the next step starts from token and Hidden.
 type chain struct {
 	Chain
 	entry  schedule.Entry
@@ -131,7 +131,7 @@ type chain struct {
 	drafts []int32
 }
 
-// step drafts a token of each chain.
+// step drafts one token for each chain.
 func (x *raggedExecutor) step(ctx context.Context, chains []*chain) error {
 	f := x.module.Named(speculate.Method)
 	width, call := x.model.Draft.Hidden, &schedule.Call{}
@@ -141,7 +141,7 @@ func (x *raggedExecutor) step(ctx context.Context, chains []*chain) error {
 	for i, c := range chains {
 		e := schedule.Entry{ID: c.entry.ID, First: i, Rows: 1, Start: c.entry.Start, Wanted: 1, Blocks: c.entry.Blocks,
 			Rings: c.entry.Rings}
-		if x.model.Draft.Own { // a draft of the program's caches stands where its first token does
+		if x.model.Draft.Own { // a draft with caches of its own is at the position of its first token
 			e.Start += len(c.drafts)
 		}
 		copy(hidden[i*width:], c.Hidden)
@@ -182,5 +182,5 @@ func (x *raggedExecutor) step(ctx context.Context, chains []*chain) error {
 	return nil
 }
 
-// drawParams is the number of inputs of an entry that draws.
+// drawParams is the number of draw parameters of an entry that draws.
 const drawParams = 5

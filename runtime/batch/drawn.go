@@ -11,19 +11,19 @@ import (
 	"github.com/etc-ml/etc/runtime/ragged"
 )
 
-// This file draws tokens where the logits are: on an engine whose device draws, the ragged program has two entries
-// beside the main one, which end with the operations of ir/infer_draw.go in the place of the logits. They share weights
-// and state with it.
+// This file draws tokens on the device. If the engine supports that, the ragged program has two entries beside the main
+// one. They end with the operations of ir/infer_draw.go instead of giving logits, and share weights and state with the
+// main entry.
 
 // The names of these entries.
 const (
-	// drawEntry gives a token of each wanted row, i64[W].
+	// drawEntry gives a token for each wanted row, i64[W].
 	drawEntry = "draw"
-	// sampleEntry has what changes logits before the draw, and gives logprobs, too.
+	// sampleEntry also changes logits before the draw, and gives logprobs.
 	sampleEntry = "sample"
 )
 
-// topLogprobs is the most likely tokens that the entry gives. A row that asks for more gets them of its logits.
+// topLogprobs is the number of most likely tokens that the entry gives. A row that asks for more gets logits instead.
 const topLogprobs = 20
 
 // drawsOnDevice reports whether an engine draws tokens faster than the host reads logits.
@@ -32,7 +32,7 @@ func drawsOnDevice(e engine.Engine) bool {
 	return ok && d.DrawsOnDevice()
 }
 
-// addDraws adds the entries to a ragged module.
+// addDraws adds both entries to a ragged module.
 func addDraws(m *ir.Module, vocab int) error {
 	for _, sample := range []bool{false, true} {
 		f := m.Only(m.Entry).Clone().Entry
@@ -50,14 +50,14 @@ func addDraws(m *ir.Module, vocab int) error {
 	return nil
 }
 
-// buildDraws puts the sampler behind the logits of an entry. Its parameters are, in this order, behind those that it
-// has,
+// buildDraws appends the sampler to the logits of an entry. It adds parameters behind the entry's own, in this order:
 //
 //	temperature f32[W], top_k i64[W], top_p f32[W], min_p f32[W], key i64[W]
 //
 // and for a sample
 //
-//	ids i64[W, L], bias f32[W, L], counts i64[W, L, 2], penalties f32[W, 3], mask i64[M, words], mask_row i64[W], logprobs i64[W]
+//	ids i64[W, L], bias f32[W, L], counts i64[W, L, 2], penalties f32[W, 3], mask i64[M, words], mask_row i64[W],
+//	logprobs i64[W]
 func buildDraws(m *ir.Module, f *ir.Func, vocab int, sample bool) {
 	b, logits, hidden := &ir.Builder{Module: m, Region: f.Body}, f.Body.Results[0], f.Body.Results[1:]
 	rows := logits.Type.Shape[0]
@@ -94,7 +94,7 @@ func buildDraws(m *ir.Module, f *ir.Func, vocab int, sample bool) {
 	}
 }
 
-// entryFor is the entry that gives what rows ask for: "" for the main one, which gives logits.
+// entryFor returns the name of the entry that gives what rows ask for; "" is the main entry, which gives logits.
 func (x *raggedExecutor) entryFor(rows []Row) string {
 	if !x.draws {
 		return ""
@@ -111,7 +111,7 @@ func (x *raggedExecutor) entryFor(rows []Row) string {
 	return entry
 }
 
-// drawn runs a call whose tokens the device draws.
+// drawn runs a call whose tokens are drawn on the device.
 func (x *raggedExecutor) drawn(ctx context.Context, entry string, inputs []eval.Value, rows []Row) ([]Output, error) {
 	count := bucket(len(rows), x.options.Rows)
 	inputs = append(inputs, drawInputs(rows, count)...)
@@ -140,7 +140,7 @@ func (x *raggedExecutor) drawn(ctx context.Context, entry string, inputs []eval.
 	return out, nil
 }
 
-// drawInputs are the parameters of the draws of rows, for so many; those beyond take the most likely token.
+// drawInputs returns the draw parameters of rows, padded to count rows. Padding rows take the most likely token.
 func drawInputs(rows []Row, count int) []eval.Value {
 	temperature, topP, minP := make([]float32, count), make([]float32, count), make([]float32, count)
 	topK, key := make([]int64, count), make([]int64, count)
@@ -157,10 +157,10 @@ func drawInputs(rows []Row, count int) []eval.Value {
 	return []eval.Value{floats(temperature), longs(topK), floats(topP), floats(minP), longs(key)}
 }
 
-// fewListed is the least size of the lists of tokens, so that few sizes come up.
+// fewListed is the minimum size of the lists of tokens, so that few different sizes occur.
 const fewListed = 16
 
-// sampleInputs are what changes the logits of rows, and which logprobs they want.
+// sampleInputs returns the inputs that change the logits of rows and say which logprobs are wanted.
 func (x *raggedExecutor) sampleInputs(rows []Row, count int) []eval.Value {
 	listed, words := fewListed, (x.model.Vocab+63)/64
 	for _, r := range rows {

@@ -12,22 +12,22 @@ import (
 	"github.com/etc-ml/etc/runtime/session"
 )
 
-// prefixRows is the number of positions that a node of the prefix tree stands for. This executor has no blocks of a KV
-// cache; where there are blocks, their size decides it.
+// prefixRows is the number of positions of a node in the prefix tree. With blocks of a KV cache their size decides it;
+// this executor has none.
 const prefixRows = 32
 
-// oneByOne runs the entries of a call one behind the other, each in a session of its own. All that a sequence has is
-// one slot: its session. A slot is copied by a snapshot.
+// oneByOne runs the entries of a call one after the other, each in a session of its own. A sequence has one slot: its
+// session. A slot is copied by a snapshot.
 type oneByOne struct {
 	model    *session.Model
 	limits   Limits
-	bytes    int64              // of the state of a session
+	bytes    int64              // of the state of one session
 	sessions []*session.Session // by slot; nil: not used yet, or closed after an error
 }
 
-// NewOneByOne makes the executor that runs any language model, ragged or not. stateBytes is what one session holds,
-// sequences the most entries of a call, why the reason for which the program is not run as a ragged one. The executor
-// owns the model and closes it.
+// NewOneByOne returns an executor that can run any language model. stateBytes is the size of a session's state,
+// sequences the largest number of entries of a call, and why the reason why the program does not run in one pass for
+// all sequences. The executor owns the model and closes it.
 func NewOneByOne(model *session.Model, stateBytes int64, sequences int, why string) (Executor, error) {
 	x := &oneByOne{model: model, bytes: max(stateBytes, 1)}
 	first, err := model.NewSession()
@@ -90,7 +90,7 @@ func (x *oneByOne) Execute(ctx context.Context, call *schedule.Call, rows []Row)
 	return out, nil
 }
 
-// entry runs the rows of one sequence. alone says that the call has no other.
+// entry runs the rows of one sequence. alone says that the call has no other one.
 func (x *oneByOne) entry(ctx context.Context, e schedule.Entry, tokens []int, rows []Row,
 	alone bool) ([]Output, error) {
 	if len(e.Writes) == 0 {
@@ -132,7 +132,7 @@ func (x *oneByOne) entry(ctx context.Context, e schedule.Entry, tokens []int, ro
 	return out, nil
 }
 
-// at gives the session of a slot the state that an entry begins with.
+// at returns the session of a slot, in the state that an entry begins with.
 func (x *oneByOne) at(e schedule.Entry, slot int32) (*session.Session, error) {
 	s, err := x.session(slot)
 	switch {
@@ -156,7 +156,7 @@ func (x *oneByOne) at(e schedule.Entry, slot int32) (*session.Session, error) {
 	return s, nil
 }
 
-// keep copies the state behind a position to the slots that want it.
+// keep copies the state at a position to the slots that the entry names for it.
 func (x *oneByOne) keep(e schedule.Entry, s *session.Session, pos int) error {
 	for _, w := range e.Writes[:len(e.Writes)-1] {
 		if w.Pos != pos {
@@ -169,7 +169,7 @@ func (x *oneByOne) keep(e schedule.Entry, s *session.Session, pos int) error {
 	return nil
 }
 
-// copy gives slot to the state of slot from.
+// copy copies the state of slot from to slot to.
 func (x *oneByOne) copy(from, to int32) error {
 	source, err := x.session(from)
 	if err != nil {
@@ -186,8 +186,8 @@ func (x *oneByOne) copy(from, to int32) error {
 	return x.failed(to, target.Restore(snapshot))
 }
 
-// failed closes the session of a slot after an error that is not that of a context: what the engine's instance still
-// can is not known. The next use of the slot makes a new one.
+// failed closes the session of a slot after an error that is not that of a context, since the state of the engine's
+// instance is not known then. The next use of the slot makes a new session.
 func (x *oneByOne) failed(slot int32, err error) error {
 	var abandoned *engine.AbandonedError
 	if err == nil || errors.As(err, &abandoned) || errors.Is(err, context.Canceled) {
@@ -195,16 +195,16 @@ func (x *oneByOne) failed(slot int32, err error) error {
 	}
 	s := x.sessions[slot]
 	x.sessions[slot] = nil
-	s.Close() //nolint:errcheck // the first error is the one to tell
+	s.Close() //nolint:errcheck // the first error is returned
 	return err
 }
 
-// feed runs tokens and gives the step behind the last of them, with the parameters of row where it is wanted.
+// feed runs tokens and returns the step of the last one. If row is not nil, it has the draw's parameters.
 func (x *oneByOne) feed(ctx context.Context, s *session.Session, tokens []int, row *Row,
 	alone bool) (session.Step, error) {
 	p := session.Greedy
 	if row == nil || row.Draw == nil || x.model.Form == session.Logits {
-		return s.Prefill(ctx, tokens, p) // logits are drawn from behind it
+		return s.Prefill(ctx, tokens, p) // the token is drawn from its logits afterwards
 	}
 	d := *row.Draw
 	p = session.Sampling{Temperature: d.Temperature, TopK: d.TopK, TopP: d.TopP, Seed: d.Seed}
@@ -216,7 +216,7 @@ func (x *oneByOne) feed(ctx context.Context, s *session.Session, tokens []int, r
 	return s.Prefill(ctx, tokens, p)
 }
 
-// output is what a row gives of a step.
+// output returns what row asks for from a step.
 func (x *oneByOne) output(step session.Step, row Row) Output {
 	out := Output{Token: int32(step.Token)}
 	if row.Draw != nil && x.model.Form == session.Logits {

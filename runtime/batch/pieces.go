@@ -8,11 +8,11 @@ import (
 	"github.com/etc-ml/etc/runtime/schedule"
 )
 
-// Where an engine's kernels follow from the number of rows (engine.RowsOfCalls), a deterministic executor gives all
-// calls of its program one number of rows: calls of more rows are cut, and rows that belong to no sequence fill up the
-// others. Then every row is computed by the same kernels, which treat all rows of a call alike.
+// If an engine chooses kernels by the number of rows (engine.RowsOfCalls), a deterministic executor gives all calls of
+// its program the same number of rows: longer calls are cut into pieces, shorter ones are padded with rows that belong
+// to no sequence. Then the same kernels compute every row, and these treat all rows of a call alike.
 
-// fixedRows is the number of rows that every call of the program has to have; 0: any.
+// fixedRows returns the number of rows that every call of the program needs; 0: any.
 func fixedRows(e engine.Engine, o engine.Options) int {
 	if r, ok := e.(engine.RowsOfCalls); ok && o.Deterministic {
 		return r.DeterministicRows()
@@ -20,8 +20,8 @@ func fixedRows(e engine.Engine, o engine.Options) int {
 	return 0
 }
 
-// inPieces cuts a call, but for its copies, into calls of at most n rows, which are to run in this order. A state in
-// between lies in the slot of the last one of its sequence.
+// inPieces cuts a call, without its copies, into calls of at most n rows, which have to run in this order. States
+// between pieces lie in the last slot of their sequence.
 func inPieces(call *schedule.Call, n int) []schedule.Call {
 	var out []schedule.Call
 	room := 0
@@ -42,7 +42,7 @@ func inPieces(call *schedule.Call, n int) []schedule.Call {
 	return out
 }
 
-// partOf is rows [lo, hi) of an entry.
+// partOf returns rows [lo, hi) of an entry.
 func partOf(e schedule.Entry, lo, hi int) schedule.Entry {
 	part := e
 	part.Start, part.Rows, part.Writes = e.Start+lo, hi-lo, nil
@@ -51,7 +51,7 @@ func partOf(e schedule.Entry, lo, hi int) schedule.Entry {
 		return part
 	}
 	last := e.Writes[len(e.Writes)-1].Slot
-	at := func(pos int) int32 { // the slot that has the state behind so many positions
+	at := func(pos int) int32 { // returns the slot with the state after pos positions
 		for _, w := range e.Writes {
 			if w.Pos == pos {
 				return w.Slot
@@ -72,7 +72,7 @@ func partOf(e schedule.Entry, lo, hi int) schedule.Entry {
 	return part
 }
 
-// inOrder runs the pieces of a call. The rows of each are the next ones of rows.
+// inOrder runs the pieces of a call. Each takes its wanted rows from the front of rows.
 func (x *raggedExecutor) inOrder(ctx context.Context, pieces []schedule.Call, rows []Row) ([]Output, error) {
 	var out []Output
 	for i := range pieces {
@@ -83,7 +83,7 @@ func (x *raggedExecutor) inOrder(ctx context.Context, pieces []schedule.Call, ro
 		given, err := x.rows(ctx, &pieces[i], rows[:wanted])
 		if err != nil {
 			if cause := ctx.Err(); cause != nil && i > 0 {
-				return nil, &engine.AbandonedError{Cause: cause} // pieces before have written state
+				return nil, &engine.AbandonedError{Cause: cause} // earlier pieces have written state
 			}
 			return nil, err
 		}

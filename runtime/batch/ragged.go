@@ -22,32 +22,33 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// RaggedOptions are what the ragged executor is asked for. Zeros stand for defaults.
+// RaggedOptions are the options of the ragged executor. Zero fields stand for defaults.
 type RaggedOptions struct {
 	// Engine are the options of the engine.
 	Engine engine.Options
-	// Rows is the most rows of a call, 512 by default; at least Sequences.
+	// Rows is the largest number of rows of a call, 512 by default; at least Sequences.
 	Rows int
-	// Sequences is the most sequences of a call, 16 by default.
+	// Sequences is the largest number of sequences of a call, 16 by default.
 	Sequences int
 	// BlockRows is the number of positions in a block, 64 by default.
 	BlockRows int
-	// Budget is the memory for all units in bytes. The default has room for as many whole contexts as Sequences, with
-	// drafts and checkpoints of their recurrent states.
+	// Budget is the memory for all units in bytes. The default suffices for Sequences whole contexts, with drafts and
+	// checkpoints of their recurrent states.
 	Budget int64
-	// Positions, where it is not 0, is how many tokens a sequence will have, prompt and answer together. The default of
-	// Budget then has room for as many sequences of this length as Sequences, and no more: checkpoints find none, and
-	// drafts find what Drafts says. A sequence may become longer while others are shorter.
+	// Positions, if not 0, is the number of tokens that a sequence will have, prompt and answer together. The default
+	// of Budget then suffices for Sequences sequences of this length and no more: checkpoints get no memory, and drafts
+	// what Drafts says. A sequence may become longer while others are shorter.
 	Positions int
-	// Drafts is the most drafts of a sequence that there is room for beside Positions.
+	// Drafts is the largest number of drafts of a sequence for which there is memory, in addition to Positions.
 	Drafts int
-	// Draft is the draft that the executor has, which the module has a method for: it is a [Drafter] then.
+	// Draft is the kind of draft that the executor has. The module needs a method for it. The executor is a [Drafter]
+	// then.
 	Draft speculate.Kind
-	// Storage is the form of the state; a program that runs one sequence at a time has no other than the declared one.
+	// Storage is the form of the state. A program that runs one sequence at a time has only the declared one.
 	Storage ragged.Storage
 }
 
-// NotRaggedError says that a program runs one sequence at a time only: see [NewOneByOne].
+// NotRaggedError says that a program can run only one sequence at a time: see [NewOneByOne].
 type NotRaggedError struct{ Why error }
 
 func (e *NotRaggedError) Error() string {
@@ -98,7 +99,7 @@ func RaggedModule(m *ir.Module, e engine.Engine, o RaggedOptions) (*ir.Module, e
 	return x.module, nil
 }
 
-// lowerRagged makes an executor that is not compiled yet.
+// lowerRagged returns an executor that is not compiled yet.
 func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecutor, error) {
 	o.Rows, o.Sequences, o.BlockRows = orElse(o.Rows, 512), orElse(o.Sequences, 16), orElse(o.BlockRows, blockRows)
 	o.Rows = max(o.Rows, fixedRows(e, o.Engine))
@@ -127,8 +128,8 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	x.module, x.model, err = fuse.Ragged(m, ragged.Options{Storage: o.Storage}, choose,
 		passes.Control{Disable: o.Engine.DisablePasses,
 			Verify: o.Engine.VerifyIR})
-	// What a row asks for must not decide where the tokens of others are drawn: the host draws all of a deterministic
-	// call.
+	// The options of one row must not decide where the tokens of others are drawn. So the host draws all tokens of a
+	// deterministic call.
 	if err == nil && drawsOnDevice(e) && !o.Engine.Deterministic {
 		x.draws, err = true, addDraws(x.module, x.model.Vocab)
 	}
@@ -149,7 +150,7 @@ func SequenceBytes(m *ir.Module, e engine.Engine, o RaggedOptions) (int64, error
 // blockRows is the number of positions in a block where nobody says it.
 const blockRows = 64
 
-// sequences tells what a sequence of a program holds. The error is a [*NotRaggedError].
+// sequences describes what a sequence of a program needs. The error is a [*NotRaggedError].
 func sequences(m *ir.Module, e engine.Engine, p eval.Precision, s ragged.Storage) (*ragged.Model, error) {
 	if p == eval.Strict {
 		return nil, &NotRaggedError{errors.New("precision strict rounds every operation of the file as it stands")}
@@ -165,8 +166,8 @@ func sequences(m *ir.Module, e engine.Engine, p eval.Precision, s ragged.Storage
 	return model, nil
 }
 
-// Describe writes how the engine would run calls of many sequences: all rows of a call at a time, and what a sequence
-// holds; or one sequence at a time, and why.
+// Describe writes how the engine would run calls of many sequences: all rows in one pass, with what a sequence needs;
+// or one sequence at a time, and why.
 func Describe(w io.Writer, m *ir.Module, e engine.Engine, p eval.Precision, s ragged.Storage) error {
 	model, err := sequences(m, e, p, s)
 	if err != nil {
@@ -202,8 +203,8 @@ func orElse(n, fallback int) int {
 	return fallback
 }
 
-// WithDrafts is the most units that a sequence of the given length holds, in calls of at most rows rows, that verifies
-// so many drafts in a call.
+// WithDrafts returns the largest number of units of a sequence with length tokens, in calls of at most rows rows that
+// verify drafts drafts.
 func WithDrafts(l cache.Layout, length, rows, drafts int) cache.Demand {
 	out := l.Most(length, rows)
 	if l.SlotBytes > 0 && drafts > 0 {
@@ -212,10 +213,10 @@ func WithDrafts(l cache.Layout, length, rows, drafts int) cache.Demand {
 	return out
 }
 
-// units divides a budget among the pools. Slots and blocks of windows do not grow with the context: they get what
-// twice as many sequences as a call has need, verified drafts and checkpoints included, at most half of the budget;
-// full attention gets the rest. Without a budget it gets the whole context of each sequence, or each pool what
-// sequences of o.Positions need.
+// units divides a budget among the pools. Slots and the blocks of windows do not grow with the context. They get what
+// twice as many sequences as a call has need, including verified drafts and checkpoints, but at most half of the
+// budget; full attention gets the rest. Without a budget, full attention gets the whole context of each sequence; with
+// o.Positions each pool gets what sequences of that length need.
 func units(l cache.Layout, o RaggedOptions, positions int) (cache.Demand, error) {
 	if o.Positions > 0 && o.Budget == 0 {
 		out := WithDrafts(l, min(o.Positions, positions), o.Rows, o.Drafts)
@@ -309,7 +310,7 @@ func (x *raggedExecutor) rows(ctx context.Context, call *schedule.Call, rows []R
 	return given, draws.Wait()
 }
 
-// output is what a row gives that has these logits.
+// output returns what a row with these logits gives.
 func output(logits []float32, r Row) Output {
 	d := r.Draw
 	if d == nil {
@@ -332,7 +333,7 @@ func output(logits []float32, r Row) Output {
 	return out
 }
 
-// check refuses a call that is beyond the limits.
+// check returns an error for a call beyond the limits.
 func (x *raggedExecutor) check(call *schedule.Call, rows []Row) error {
 	wanted := 0
 	for _, e := range call.Entries {
@@ -380,8 +381,8 @@ func (x *raggedExecutor) copy(ctx context.Context, copies []cache.Copy) error {
 	return err
 }
 
-// bucket is the number of rows that n are run as, so that few sizes of calls come up: up to 4 as they are, then
-// powers of two and what lies in the middle of two.
+// bucket rounds a number of rows up, so that calls have few different sizes: up to 4 rows exactly, then powers of two
+// and the numbers halfway between them.
 func bucket(n, most int) int {
 	if n <= 4 {
 		return max(n, 1)

@@ -9,41 +9,41 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// Request is what a sequence is asked for. Its slices and maps must not change until the stream has ended.
+// Request is a request for one sequence. Its slices and maps must not change until the stream has ended.
 type Request struct {
-	// Prompt are the tokens to answer, at least one.
+	// Prompt has the tokens to answer, at least one.
 	Prompt []int
-	// MaxTokens bounds the answer; 0 is until a stop token or a full context.
+	// MaxTokens bounds the answer; 0: until a stop token or a full context.
 	MaxTokens int
-	// Stop are the tokens that end the answer; they are not part of it.
+	// Stop has the tokens that end the answer; they are not part of it.
 	Stop []int
-	// Marks are positions in the prompt, ascending, at which other prompts are likely to part: ends of turns.
+	// Marks are positions in the prompt, ascending, from which other prompts are likely to differ: ends of turns.
 	Marks    []int
 	Sampling Sampling
-	// Drafts bounds the drafts of a call, where it is not 0, below what the runner's [Drafting] says; below 0: none.
+	// Drafts, if not 0, bounds the number of drafts of a call below the limit of the runner's [Drafting]; below 0: no
+	// drafts.
 	Drafts int
-	// DraftLog keeps End.Rounds.
+	// DraftLog fills End.Rounds.
 	DraftLog bool
-	// Logprobs asks for the logarithm of the probability of each token, and of so many of the most likely ones beside
-	// it; below 0: for none.
+	// Logprobs asks for the log-probability of each token, and of this many of the most likely ones; below 0: for none.
 	Logprobs int
-	// Constraint holds the answer to a form; nil: none.
+	// Constraint restricts the tokens of the answer; nil: nothing does.
 	Constraint Constraint
 }
 
 // Constraint says which tokens may come next. Its methods are not called at the same time.
 type Constraint interface {
-	// Mask sets bit i%64 of word i/64 of dst where token i may come next. It is false where every token may; dst is
-	// then of no meaning.
+	// Mask sets bit i%64 of word i/64 of dst where token i may come next. It returns false where every token may; the
+	// content of dst is then undefined.
 	Mask(dst []uint64) bool
-	// Accept goes on by a token, a stop token too.
+	// Accept advances the constraint by a token, which may be a stop token.
 	Accept(token int) error
 	// MaskWords is the length of dst.
 	MaskWords() int
 }
 
-// Sampling are the parameters of the draws of an answer. Temperature, top-k, top-p and the seed are those of etc run
-// and draw the same tokens. The zero value but for TopP 1 chooses the most likely token.
+// Sampling has the parameters of the draws of an answer. Temperature, top-k, top-p and the seed are those of etc run
+// and draw the same tokens. The zero value with TopP 1 chooses the most likely token.
 type Sampling struct {
 	// Temperature divides the logits; 0 chooses the most likely token. Finite and not negative.
 	Temperature float32
@@ -53,21 +53,22 @@ type Sampling struct {
 	TopP float32
 	// MinP drops tokens less likely than MinP times the most likely one; in [0, 1], 0 drops none.
 	MinP float32
-	// Seed of the first token; the i-th one behind it draws with Seed + i. Its lower 32 bits count.
+	// Seed is the seed of the first token; the i-th one after it is drawn with Seed + i. Its lower 32 bits count.
 	Seed int64
-	// Repeat divides the positive logits, and multiplies the negative ones, of the tokens among the last RepeatLast of
-	// prompt and answer; 0 and 1 change none.
+	// Repeat divides the positive logits, and multiplies the negative ones, of tokens among the last RepeatLast of
+	// prompt and answer; 0 and 1 change nothing.
 	Repeat float32
-	// RepeatLast is how far the penalties look back, below 0 over everything; 0 is 64 for Repeat, and everything for
-	// the others.
+	// RepeatLast is the number of last tokens that the penalties count, below 0 for all. 0 stands for 64 for Repeat,
+	// and for all for the others.
 	RepeatLast int
-	// Presence is taken from the logits of the last tokens of the answer, Frequency as often as each came.
+	// Presence is subtracted from the logits of tokens that occur among the last tokens of the answer; Frequency is
+	// subtracted once for each occurrence.
 	Presence, Frequency float32
 	// Bias is added to the logits of tokens.
 	Bias map[int]float32
 }
 
-// plain reports whether the parameters are those that a program's own sampling head has.
+// plain reports whether a program's own sampling head supports these parameters.
 func (s Sampling) plain() bool {
 	return s.MinP == 0 && !s.penalizes() && len(s.Bias) == 0
 }
@@ -78,9 +79,9 @@ func (s Sampling) penalizes() bool {
 
 func (s Sampling) repeats() bool { return s.Repeat != 0 && s.Repeat != 1 }
 
-// ParameterError says that a parameter of a request is out of range, or that the program cannot do it.
+// ParameterError says that a parameter of a request is out of range, or that the program does not support it.
 type ParameterError struct {
-	// Name of the field of Request or Sampling.
+	// Name is the name of the field of Request or Sampling.
 	Name string
 	// Reason says what was expected.
 	Reason string
@@ -90,15 +91,15 @@ func (e *ParameterError) Error() string { return e.Name + ": " + e.Reason }
 
 // Errors of Submit.
 var (
-	// ErrFull says that as many sequences wait as may.
+	// ErrFull says that the maximum number of sequences is waiting.
 	ErrFull = errors.New("the queue is full")
-	// ErrClosed says that the runner takes no more.
+	// ErrClosed says that the runner accepts no more requests.
 	ErrClosed = errors.New("the server is shutting down")
 )
 
-// ContextError says that a prompt leaves no room for an answer, or not for one of the wanted length.
+// ContextError says that a prompt leaves too little room in the context for an answer of the wanted length, or for any.
 type ContextError struct {
-	// Prompt and Answer are their tokens, Context the positions of a sequence.
+	// Prompt and Answer are numbers of tokens, Context the number of positions of a sequence.
 	Prompt, Answer, Context int
 }
 
@@ -111,7 +112,8 @@ func (e *ContextError) Error() string {
 		e.Context)
 }
 
-// check reports what in a request is out of its range, or more than the program can do, and sets what was left open.
+// check returns an error for a parameter that is out of range or that the program does not support. It fills in
+// defaults.
 func (r *Request) check(l Limits) error {
 	if len(r.Prompt) == 0 {
 		return &ParameterError{"Prompt", "it is empty; at least one token is needed"}
@@ -147,8 +149,8 @@ func (r *Request) check(l Limits) error {
 
 const noLogits = "the program gives tokens, not logits; export it without --sample"
 
-// Check reports a parameter that is out of its range, or that a program with these limits has no use for; it is a
-// [*ParameterError] then.
+// Check returns a [*ParameterError] for a parameter that is out of range, or that a program with these limits does not
+// support.
 func (s Sampling) Check(l Limits) error {
 	finite := func(v float32) bool { return !math.IsNaN(float64(v)) && !math.IsInf(float64(v), 0) }
 	for _, c := range []struct {
@@ -180,7 +182,7 @@ func (s Sampling) Check(l Limits) error {
 	return s.checkProgram(l)
 }
 
-// checkProgram reports a parameter that a program with these limits has no use for.
+// checkProgram returns an error for a parameter that a program with these limits does not support.
 func (s Sampling) checkProgram(l Limits) error {
 	switch {
 	case l.NoLogits && s.repeats():
@@ -197,12 +199,12 @@ func (s Sampling) checkProgram(l Limits) error {
 
 const noHead = "the program's own sampler takes a temperature only"
 
-// Token is one of an answer.
+// Token is a token of an answer.
 type Token struct {
 	ID int
-	// Logprob is the natural logarithm of the token's probability by the raw logits, where it was asked for.
+	// Logprob is the natural logarithm of the token's probability by the raw logits, if it was asked for.
 	Logprob float32
-	// Top are the most likely tokens, the likeliest first, where they were asked for.
+	// Top are the most likely tokens, the likeliest first, if they were asked for.
 	Top []Logprob
 }
 
@@ -220,22 +222,23 @@ const (
 	Stopped   Reason = iota // a stop token
 	Length                  // MaxTokens, or a full context
 	Cancelled               // Cancel, or the end of the context of Submit
-	Failed                  // the error of Stream.End
+	Failed                  // an error: see Stream.End
 )
 
 // String names the reason as etc run --json does.
 func (r Reason) String() string { return [...]string{"eos", "length", "cancelled", "failed"}[r] }
 
-// End is what is known of an answer when it has ended.
+// End describes an answer that has ended.
 type End struct {
 	Reason Reason
-	// Stop is the stop token of Stopped.
+	// Stop is the stop token where the reason is Stopped.
 	Stop int
-	// Tokens is how many the answer has, Cached how many of the prompt were not computed.
+	// Tokens is the number of tokens of the answer. Cached is the number of tokens of the prompt that came from the
+	// prefix cache.
 	Tokens, Cached int
-	// Queued is the time until the first call, Prefill from there to the first token, Decode from there to the end.
+	// Queued is the time until the first call, Prefill the time from there to the first token, Decode the rest.
 	Queued, Prefill, Decode time.Duration
-	// Drafts counts the drafts of the stream, and Rounds tells them, where Request.DraftLog asks for it.
+	// Drafts counts the drafts of the stream. Rounds lists them, if Request.DraftLog asks for it.
 	Drafts speculate.Totals
 	Rounds speculate.Log
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/etc-ml/etc/ir/numeric"
 )
 
-// errNothing is the error of a constraint that the vocabulary cannot spell.
+// errNothing says that no token of the vocabulary satisfies the constraint.
 var errNothing = errors.New("the constraint leaves no token of the vocabulary")
 
-// defaultLast is how far the repetition penalty looks back where nobody says it, as in llama.cpp.
+// defaultLast is the default number of tokens that the repetition penalty counts, as in llama.cpp.
 const defaultLast = 64
 
-// row says what the executor is to give for the next token of a stream. Where it does not sample it gives logits, from
-// which take draws; mask is called behind the call then, and else by the executor.
+// row returns what the executor has to give for the next token of a stream. If the executor samples, it calls mask.
+// Else it gives logits, and take draws; mask is then called after the call.
 func (s *Stream) row(samples bool, mask func() []uint64) Row {
 	d, p := s.draw(), s.request.Sampling
 	top, constrained := s.request.Logprobs, s.request.Constraint != nil
@@ -42,7 +42,7 @@ func (s *Stream) row(samples bool, mask func() []uint64) Row {
 	return r
 }
 
-// adjustments are the tokens that biases and penalties change.
+// adjustments returns the tokens whose logits biases and penalties change.
 func (s *Stream) adjustments() []Adjustment {
 	p, at := s.request.Sampling, map[int]*Adjustment{}
 	of := func(token int) *Adjustment {
@@ -71,17 +71,17 @@ func (s *Stream) adjustments() []Adjustment {
 	return out
 }
 
-// draw gives the parameters of the next draw.
+// draw returns the parameters of the next draw.
 func (s *Stream) draw() Draw {
 	p := s.request.Sampling
 	return Draw{Temperature: p.Temperature, TopK: p.TopK, TopP: p.TopP, Seed: p.Seed + int64(len(s.answer))}
 }
 
-// take makes the next token of an output. It may change the logits.
+// take returns the next token from an output. It may change the logits.
 func (s *Stream) take(out Output, masked bool) (Token, error) {
 	t := Token{ID: int(out.Token), Logprob: out.Logprob, Top: out.Top}
 	if out.Logits == nil {
-		// Where nothing may come, whatever came is not allowed, or forbidden by its bias.
+		// Where the constraint or a bias forbids every token, the drawn token is a forbidden one.
 		if masked && (s.mask[t.ID/64]>>(t.ID%64)&1 == 0 || s.request.Sampling.Bias[t.ID] == minusInfinity) {
 			return t, errNothing
 		}
@@ -137,7 +137,7 @@ func (s *Stream) adjust(logits []float32, masked bool) error {
 	return nil
 }
 
-// penalize lowers the logits of tokens that came before.
+// penalize lowers the logits of tokens that have occurred.
 func (s *Stream) penalize(logits []float32) {
 	p := s.request.Sampling
 	if p.repeats() {
@@ -156,7 +156,7 @@ func (s *Stream) penalize(logits []float32) {
 	}
 }
 
-// counted says how often each token of the answer came, among the last RepeatLast where a number is given.
+// counted returns how often each token occurs in the answer, or in its last RepeatLast tokens if that is set.
 func (s *Stream) counted() map[int]int {
 	n := s.request.Sampling.RepeatLast
 	if n <= 0 || n >= len(s.answer) {
@@ -169,7 +169,7 @@ func (s *Stream) counted() map[int]int {
 	return counts
 }
 
-// recent are the tokens that the repetition penalty sees.
+// recent returns the tokens that the repetition penalty applies to.
 func (s *Stream) recent() map[int]bool {
 	n := s.request.Sampling.RepeatLast
 	if n == 0 {
@@ -189,13 +189,13 @@ func (s *Stream) recent() map[int]bool {
 	return out
 }
 
-// softmaxScale makes logarithms of probabilities of logits: the highest of them, and the logarithm of the sum of
+// softmaxScale turns logits into log-probabilities: highest is the largest logit, logSum the logarithm of the sum of
 // e^(v - highest).
 type softmaxScale struct{ highest, logSum float32 }
 
 func (s softmaxScale) logprob(v float32) float32 { return float32(float32(v-s.highest) - s.logSum) }
 
-// likeliest gives the n most likely tokens, the likeliest first, of equals the one of the lowest id.
+// likeliest returns the n most likely tokens, the likeliest first; of equal ones the one with the lowest id first.
 func likeliest(logits []float32, n int) ([]Logprob, softmaxScale) {
 	scale := softmaxScale{highest: logits[greatest(logits)]}
 	sum := 0.0
@@ -226,7 +226,7 @@ func likeliest(logits []float32, n int) ([]Logprob, softmaxScale) {
 	return most, scale
 }
 
-// advance books a token of the answer with the constraint.
+// advance advances the constraint by a token of the answer.
 func (s *Stream) advance(token int) error {
 	if s.request.Constraint == nil {
 		return nil

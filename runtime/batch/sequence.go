@@ -10,8 +10,8 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// Pool holds sequences that a program feeds itself: to draw, to verify drafts, to branch. Who only wants answers
-// takes a [Runner]. A Pool and its sequences are not safe for concurrent use.
+// Pool is a set of sequences that a Go program feeds itself: to draw, to verify drafts, to branch. To get answers only,
+// use a [Runner]. A Pool and its sequences are not safe for concurrent use.
 type Pool struct {
 	exec   Executor
 	limits Limits
@@ -20,7 +20,7 @@ type Pool struct {
 	next   schedule.ID
 }
 
-// NewPool makes a pool of budget bytes of caches. It owns the executor from then on.
+// NewPool returns a pool with budget bytes of caches. It owns the executor from then on.
 func NewPool(exec Executor, budget int64) (*Pool, error) {
 	memory, err := cache.NewMemory(exec.Layout(), budget, exec.Units())
 	if err != nil {
@@ -29,10 +29,10 @@ func NewPool(exec Executor, budget int64) (*Pool, error) {
 	return &Pool{exec: exec, limits: exec.Limits(), memory: memory, open: map[*Sequence]bool{}}, nil
 }
 
-// Limits are those of the executor.
+// Limits returns the executor's limits.
 func (p *Pool) Limits() Limits { return p.limits }
 
-// Used is the memory that the open sequences hold, in bytes; what several of them hold counts once.
+// Used returns the memory of the open sequences in bytes. What several of them share counts once.
 func (p *Pool) Used() int64 { return p.memory.Used() }
 
 // Close closes all sequences and the executor.
@@ -43,7 +43,7 @@ func (p *Pool) Close() error {
 	return p.exec.Close()
 }
 
-// Open makes a sequence of no tokens.
+// Open returns a new sequence without tokens.
 func (p *Pool) Open() *Sequence { return p.add(p.memory.NewTable()) }
 
 func (p *Pool) add(t *cache.Table) *Sequence {
@@ -53,28 +53,28 @@ func (p *Pool) add(t *cache.Table) *Sequence {
 	return s
 }
 
-// Sequence is a row of tokens and the state behind them.
+// Sequence is a list of tokens and the model's state after them.
 type Sequence struct {
 	pool  *Pool
 	table *cache.Table
 	id    schedule.ID
-	err   error // of the call that broke it
+	err   error // of the call that left it undefined
 }
 
-// ErrNoMemory says that the budget has no room for the tokens that are fed. Close a sequence, and feed what is
-// missing by Sequence.Position.
+// ErrNoMemory says that the budget is too small for the tokens to be fed. Close a sequence, then feed the tokens from
+// Sequence.Position on.
 var ErrNoMemory = errors.New("no memory is left for these tokens")
 
-// Position is the number of tokens that were fed.
+// Position returns the number of tokens that were fed.
 func (s *Sequence) Position() int { return s.table.Pos() }
 
-// Close gives back what only this sequence holds. It may be called more than once.
+// Close frees what only this sequence uses. It may be called more than once.
 func (s *Sequence) Close() {
 	s.table.Close()
 	delete(s.pool.open, s)
 }
 
-// Fork makes a second sequence behind the same tokens. Nothing is copied until one of them writes where the other
+// Fork returns a second sequence with the same tokens. State is copied only when one of the two writes what the other
 // reads.
 func (s *Sequence) Fork() (*Sequence, error) {
 	if err := s.usable(); err != nil {
@@ -86,8 +86,8 @@ func (s *Sequence) Fork() (*Sequence, error) {
 	return s.pool.add(s.table.Fork()), nil
 }
 
-// Rollback takes the last n tokens back: at most those that were fed last, with Feed.Exact where the program has
-// recurrent state.
+// Rollback removes the last n tokens: at most those of the last Feed, which needs Exact if the program has recurrent
+// state.
 func (s *Sequence) Rollback(n int) error {
 	if err := s.usable(); err != nil {
 		return err
@@ -95,9 +95,9 @@ func (s *Sequence) Rollback(n int) error {
 	return s.table.Rollback(n)
 }
 
-// Draft drafts a token for each of draws behind token, which is to be fed next; hidden is what the row before it gave
-// ([Output.Hidden]). The sequence stays as it is: the drafts are for a [Pool.Feed] of the token and them, Exact, whose
-// outputs tell which are right. The executor must be a [Drafter] with a draft.
+// Draft drafts one token for each of draws. token is the last drawn token, to be fed next; hidden is the hidden state
+// of the row before it ([Output.Hidden]). The sequence does not change. Feed token and the drafts with a [Pool.Feed]
+// with Exact; its outputs show which drafts are right. The executor must be a [Drafter] with a draft.
 func (s *Sequence) Draft(ctx context.Context, token int32, hidden []float32, draws ...Draw) ([]int32, error) {
 	if err := s.usable(); err != nil {
 		return nil, err
@@ -142,14 +142,14 @@ func (s *Sequence) usable() error {
 	return nil
 }
 
-// Feed is what a sequence gets in a call.
+// Feed says what is fed to a sequence in a call.
 type Feed struct {
 	Sequence *Sequence
-	// Tokens go behind those that the sequence has; at least one.
+	// Tokens are appended to the sequence; at least one.
 	Tokens []int32
-	// Rows say what the last of the tokens give; none: nothing.
+	// Rows say what the last len(Rows) tokens give.
 	Rows []Row
-	// Exact keeps what a [Sequence.Rollback] of any number of these tokens needs.
+	// Exact stores what a [Sequence.Rollback] of any number of these tokens needs.
 	Exact bool
 }
 
@@ -162,9 +162,9 @@ func (s *Sequence) Feed(ctx context.Context, tokens []int32, rows ...Row) ([]Out
 	return out[0], nil
 }
 
-// Feed feeds sequences, each at most once, and gives for each what its rows give. All go into one call as far as the
-// executor's limits let them; what is longer is fed in several. With [ErrNoMemory] the sequences keep the calls
-// before it. After an error of the executor the sequences of that call can only be closed.
+// Feed feeds sequences, each at most once, and returns for each what its rows give. All are fed in one call if the
+// executor's limits allow, else in several. On [ErrNoMemory] the tokens of earlier calls stay fed. After an error of
+// the executor the sequences of that call can only be closed.
 func (p *Pool) Feed(ctx context.Context, feeds ...Feed) ([][]Output, error) {
 	if err := p.check(feeds); err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (p *Pool) Feed(ctx context.Context, feeds ...Feed) ([][]Output, error) {
 	}
 }
 
-// check refuses what can never be fed.
+// check returns an error for feeds that can never be fed.
 func (p *Pool) check(feeds []Feed) error {
 	seen := map[*Sequence]bool{}
 	for _, f := range feeds {
@@ -233,10 +233,10 @@ func (p *Pool) check(feeds []Feed) error {
 type planned struct {
 	schedule.Call
 	rows  []Row // that are wanted
-	picks []int // which feed each entry is of
+	picks []int // the number of the feed of each entry
 }
 
-// plan makes the next call of what is left, in order, as far as rows and memory go.
+// plan returns the next call for what is left of the feeds, in order, as far as rows and memory suffice.
 func (p *Pool) plan(feeds []Feed) (*planned, error) {
 	c := &planned{}
 	room := p.limits.Rows
@@ -248,7 +248,7 @@ func (p *Pool) plan(feeds []Feed) (*planned, error) {
 		}
 		copies, ok := f.Sequence.table.Begin(cache.Extent{Rows: count, Exact: f.Exact})
 		if !ok && len(c.picks) > 0 {
-			return c, nil // the next call begins with it
+			return c, nil // this feed begins the next call
 		}
 		if !ok {
 			return nil, ErrNoMemory

@@ -11,8 +11,7 @@ import (
 	"github.com/etc-ml/etc/runtime/schedule"
 )
 
-// tables makes the inputs of a ragged program (ragged.Make) of a call. Rows beyond those of the call belong to no
-// sequence.
+// tables returns the inputs of a ragged program (ragged.Make) for a call. Padding rows belong to no sequence.
 func (x *raggedExecutor) tables(call *schedule.Call, wanted int) []eval.Value {
 	n, w := x.rowsFor(len(call.Tokens)), bucket(wanted, x.options.Rows)
 	if x.fixed > 0 {
@@ -81,7 +80,7 @@ func (x *raggedExecutor) tablesOf(f *ir.Func, call *schedule.Call, n, w int) []e
 	return out
 }
 
-// table fills a table of constant shape: entries, blocks or ring0, ring1, …
+// table returns an input table of constant shape: entries, blocks or ring0, ring1, …
 func (x *raggedExecutor) table(p *ir.Value, call *schedule.Call) *eval.Tensor {
 	t := x.inputs[p.Param]
 	if t == nil {
@@ -96,7 +95,7 @@ func (x *raggedExecutor) table(p *ir.Value, call *schedule.Call) *eval.Tensor {
 			if p.Param == "entries" {
 				clear(row)
 			}
-			continue // no row is of that sequence
+			continue // no row belongs to that sequence
 		}
 		e := &call.Entries[s]
 		switch p.Param {
@@ -112,8 +111,8 @@ func (x *raggedExecutor) table(p *ir.Value, call *schedule.Call) *eval.Tensor {
 	return t
 }
 
-// fill writes blocks, the first of which has a number, into a row of a table in which numbers wrap around. All others
-// are none.
+// fill writes blocks into a row of a table, the first one at index first, wrapping around. All other entries say that
+// there is no block.
 func fill(row []int64, first int, blocks []int32) {
 	for i := range row {
 		row[i] = -1

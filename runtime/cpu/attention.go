@@ -11,11 +11,11 @@ import (
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 )
 
-// keyBlock is the number of keys whose scores are computed at a time: they and the values stay in a cache
-// between the two products.
+// keyBlock is the number of keys whose scores are computed at a time. They and their values stay in a CPU cache between
+// the two products.
 const keyBlock = 256
 
-// queryBlock is the number of tokens of a chunk whose queries a thread takes at a time.
+// queryBlock is the number of tokens of a chunk that a thread takes at a time.
 const queryBlock = 16
 
 // attention is cached_attention bound to a plan: online softmax (Milakov and Gimelshein, 2018) over blocks
@@ -31,12 +31,12 @@ type attention struct {
 	width, vWidth  int
 	keys, values   []kernel.Matrix // for each row of the batch and each head of the cache
 
-	// For single tokens the keys are divided among threads: partial results of each part.
+	// For single tokens the keys are divided among threads. These are the partial results of the parts.
 	parts                  int
 	partialOut, partialMax *slot
 	partialSum             *slot
 
-	ended func() bool // reports whether the call has ended: blocks over many keys are long
+	ended func() bool // reports whether the call has ended; blocks over many keys take long
 }
 
 func bindAttention(b *binder) bool {
@@ -56,7 +56,7 @@ func bindAttention(b *binder) bool {
 		vv.shape[2] != a.slots || kv.shape[3] != a.width || a.queries == 0 {
 		return false
 	}
-	// The result lies token by token, as the projection after it reads it.
+	// The result is stored token by token, as the projection after it reads it.
 	shape := []int{batch, a.heads, a.queries, a.vWidth}
 	stride := []int{a.queries * a.heads * a.vWidth, a.vWidth, a.heads * a.vWidth, 1}
 	if dims, ok := b.Dims(b.Op.Result().Type); !ok || !slices.Equal(dims, shape) {
@@ -76,7 +76,8 @@ func bindAttention(b *binder) bool {
 	return true
 }
 
-// cost is what a call reads of the caches, and the products of queries with keys and of scores with values.
+// cost returns the bytes of caches that a call reads, and the operations of the products of queries with keys and of
+// weights with values.
 func (a *attention) cost() (bytes, flops int) {
 	at, last := int(a.position.slot.n), int(a.position.slot.n)+a.queries-1
 	first, _ := a.visible(at, last)
@@ -91,7 +92,7 @@ func (a *attention) cost() (bytes, flops int) {
 	return bytes, 2 * flops * (a.width + a.vWidth) * a.q.shape[0]
 }
 
-// cacheOf is the buffer whose content an operand is.
+// cacheOf returns the state whose content the operand is, or nil.
 func cacheOf(b *binder, operand string) *state {
 	v := b.Input(operand)
 	load := b.Op.Input(operand)
@@ -109,7 +110,7 @@ func cacheOf(b *binder, operand string) *state {
 	return s
 }
 
-// check reports a position that the cache cannot hold, as the reference kernel does.
+// check returns an error for a position outside the cache, as the reference kernel does.
 func (a *attention) check() error {
 	if err := eval.CheckCache(int(a.position.slot.n), a.queries, a.slots, a.window); err != nil {
 		return fmt.Errorf("cached_attention: %w", err)
@@ -117,7 +118,7 @@ func (a *attention) check() error {
 	return nil
 }
 
-// visible gives the positions [lo, hi) that a query at a position sees, of which the cache still has all.
+// visible returns the positions [lo, hi) that a query at a position attends to and that are still in the cache.
 func (a *attention) visible(at, last int) (lo, hi int) {
 	lo = max(0, last-a.slots+1)
 	if a.window > 0 {
@@ -126,7 +127,7 @@ func (a *attention) visible(at, last int) (lo, hi int) {
 	return lo, at + 1
 }
 
-// eachRun cuts positions [lo, hi) into parts that lie one after the other in the slots.
+// eachRun splits positions [lo, hi) into runs that are contiguous in the slots.
 func (a *attention) eachRun(lo, hi int, f func(position, slot, n int)) {
 	for lo < hi {
 		slot := lo % a.slots
@@ -136,11 +137,11 @@ func (a *attention) eachRun(lo, hi int, f func(position, slot, n int)) {
 	}
 }
 
-// work is what one call of a body needs besides its operands.
+// work is the scratch memory of one call of a loop body.
 type work struct {
 	query, scores, max, sum, acc []float32
 	half                         []byte
-	rows                         []float32 // of a cache in codes
+	rows                         []float32 // decoded rows of a cache with 8-bit codes
 	queries                      kernel.Activations
 	delta                        kernel.DeltaRun
 }
@@ -189,12 +190,12 @@ func (w *work) start(queries, width, vWidth int) {
 	}
 }
 
-// add takes n ≤ keyBlock keys from a slot on into the sums of the queries. bounds tells which of them a
-// query sees, as the range of their numbers.
+// add adds n ≤ keyBlock keys, from a slot on, to the sums of the queries. bounds returns which of the keys a query
+// attends to, as a range of their numbers.
 func (a *attention) add(w *work, queries, head, slot, n int, bounds func(query int) (lo, hi int)) {
 	scores := w.scores[:queries*n]
 	if queries >= manyQueries {
-		// Enough to unpack the keys for tiles.
+		// With this many queries it pays to unpack the keys for the tiled product.
 		keys := a.keys[head].Slice(slot, slot+n)
 		kernel.MatMul(scores, n, &keys, &w.queries, 0, n)
 	} else {
@@ -204,8 +205,8 @@ func (a *attention) add(w *work, queries, head, slot, n int, bounds func(query i
 	kernel.AttentionValues(w.acc, a.vWidth, scores, n, queries, &a.values[head], slot, slot+n)
 }
 
-// weigh makes weights of the scores [queries, n] of some keys, by the highest score so far, and scales the sums of the
-// keys before where a higher one comes. bounds tells which keys a query sees, as the range of their numbers.
+// weigh turns the scores [queries, n] of some keys into weights, relative to the highest score so far. If the highest
+// score rises, it rescales the sums of earlier keys. bounds returns which of the keys a query attends to.
 func (w *work) weigh(scores []float32, n, queries, vWidth int, bounds func(query int) (lo, hi int)) {
 	for i := range queries {
 		lo, hi := bounds(i)
@@ -220,7 +221,8 @@ func (w *work) weigh(scores []float32, n, queries, vWidth int, bounds func(query
 		seen := row[lo:hi]
 		if high := kernel.Max(seen); high > w.max[i] {
 			if w.sum[i] != 0 {
-				// exp of the difference, as one element: all kernels round alike.
+				// The exponential of a difference is computed by the vector function on one element, so that it is
+				// rounded like all others.
 				shift := [1]float32{w.max[i]}
 				kernel.Exp(shift[:], shift[:], high)
 				w.sum[i] *= shift[0]
@@ -233,11 +235,11 @@ func (w *work) weigh(scores []float32, n, queries, vWidth int, bounds func(query
 	}
 }
 
-// bindChunk divides heads of the cache and blocks of tokens among the threads.
+// bindChunk divides the cache's heads and blocks of tokens among the threads.
 func (a *attention) bindChunk(b *binder) {
 	group, batch := a.heads/a.kvHeads, a.q.shape[0]
 	blocks := (a.queries + queryBlock - 1) / queryBlock
-	// The last blocks see the most keys: they come first.
+	// The last blocks attend to the most keys, so they start first.
 	run := b.parallel(batch*a.kvHeads*blocks, 1, func(lo, hi int) {
 		w := getWork()
 		for i := lo; i < hi; i++ {
@@ -254,7 +256,7 @@ func (a *attention) bindChunk(b *binder) {
 	})
 }
 
-// block computes the group of query heads of a head of the cache for a block of tokens.
+// block computes a group of query heads of one cache head for a block of tokens.
 func (a *attention) block(w *work, head, block, group int) {
 	first := block * queryBlock
 	tokens := min(queryBlock, a.queries-first)
@@ -294,15 +296,15 @@ func (a *attention) block(w *work, head, block, group int) {
 	}
 }
 
-// tokenPart is the number of keys that a thread takes for a single token.
+// tokenPart is the number of keys in a thread's part for a single token.
 const tokenPart = 2 * keyBlock
 
-// bindToken divides heads of the cache and parts of the keys among the threads. What the parts give is
-// joined afterwards, in their order.
+// bindToken divides the cache's heads and parts of the keys among the threads. Partial results are then added in the
+// order of the parts.
 func (a *attention) bindToken(b *binder) {
 	group, batch := a.heads/a.kvHeads, a.q.shape[0]
 	heads := batch * a.kvHeads
-	// At most as many parts as there are slots for, and one more where a ring wraps around.
+	// A part for every tokenPart slots, and one more for a ring that wraps around.
 	a.parts = (a.slots+tokenPart-1)/tokenPart + 1
 	a.partialOut, a.partialMax, a.partialSum = b.scratch(heads*a.parts*group*a.vWidth), b.scratch(heads*a.parts*group),
 		b.scratch(heads*a.parts*group)
@@ -331,7 +333,7 @@ func (a *attention) bindToken(b *binder) {
 	})
 }
 
-// count is the number of parts that the keys of a single token are divided into.
+// count returns the number of parts that the keys of a single token are divided into.
 func (a *attention) count() int {
 	position := int(a.position.slot.n)
 	lo, hi := a.visible(position, position)
@@ -361,7 +363,7 @@ func (a *attention) part(w *work, head, part, group int) {
 	copy(a.partialSum.f[at:], w.sum)
 }
 
-// join adds the parts of a head.
+// join adds up the parts of a head.
 func (a *attention) join(head, parts, group int) {
 	n, out := head/a.kvHeads, a.out.slot.f
 	for g := range group {

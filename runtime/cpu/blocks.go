@@ -9,15 +9,15 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// The kernels of caches in blocks: see ir/ragged.go for the tables.
+// This file has the operations on block-wise caches of many sequences. ir/ragged.go describes the tables.
 
-// table is an operand of integers that lie one after the other.
+// table returns a contiguous operand of integers.
 func (b *binder) table(operand string) (*value, bool) {
 	v := b.Input(operand)
 	return v, v != nil && v.kind == dense && v.dtype.IsInteger() && v.isDense()
 }
 
-// blockTables say where the positions of rows lie.
+// blockTables are the tables that say in which block each row's positions lie.
 type blockTables struct {
 	positions, sequences, blocks *value
 	units, rows, columns         int // blocks of the pool, rows of one, columns of the table of blocks
@@ -37,12 +37,13 @@ func (b *binder) blockTables(pool []int) (t blockTables, ok bool) {
 	return t, true
 }
 
-// block is the number of the block that holds a position of the sequence of row r.
+// block returns the number of the block that holds a position of row r's sequence.
 func (t *blockTables) block(r, position int) int {
 	return int(t.blocks.ints()[int(t.sequences.ints()[r])*t.columns+position/t.rows%t.columns])
 }
 
-// check reports positions [lo, hi) of the sequence of row r that have no block, as the reference kernels do.
+// check returns an error if one of the positions [lo, hi) of row r's sequence has no block, as the reference kernels
+// do.
 func (t *blockTables) check(r, lo, hi int) error {
 	n := int(t.sequences.ints()[r])
 	if n < 0 || n >= t.blocks.shape[0] {
@@ -91,7 +92,7 @@ func bindBlockWrite(b *binder) bool {
 	return true
 }
 
-// bindUnitCopy copies indices of an axis of a buffer, in order.
+// bindUnitCopy copies between indices of an axis of a buffer. The copies are made in order.
 func bindUnitCopy(b *binder) bool {
 	s := b.x.states[b.Op.Buffer]
 	pairs, ok := b.table("pairs")
@@ -125,7 +126,7 @@ func bindUnitCopy(b *binder) bool {
 	return true
 }
 
-// bindTakeRows takes the indices of an axis that a table lists.
+// bindTakeRows selects indices of an axis by a table.
 func bindTakeRows(b *binder) bool {
 	x := b.Input("x")
 	if a, _ := b.Op.Arg("index"); x == nil || b.Op.Input("x").Constant != nil || x.kind != dense ||
@@ -167,8 +168,7 @@ func bindTakeRows(b *binder) bool {
 	return true
 }
 
-// blockAttention is block_attention bound to a plan. Rows of one sequence that lie behind one another are taken
-// together.
+// blockAttention is block_attention bound to a plan. Neighbouring rows of one sequence are computed together.
 type blockAttention struct {
 	blockTables
 	q, out         *value
@@ -178,21 +178,21 @@ type blockAttention struct {
 	width, vWidth  int
 	keys, values   cacheRows // all rows of the pools
 	ended          func() bool
-	alone          bool // rows are not taken together
+	alone          bool // rows are computed one by one
 
 	items    []attentionItem // of the call
 	joins    []attentionJoin
-	partials []float32 // of parts of the keys of single rows: sums of values, then the highest score and the sum
+	partials []float32 // for parts of single rows' keys: sums of values, the highest score, the sum of weights
 }
 
-// attentionItem is some rows of a sequence at positions one behind the other, and a part of the keys that they see.
+// attentionItem is a unit of work: neighbouring rows of a sequence, and a part of the keys that they attend to.
 type attentionItem struct {
 	row, rows, position int
 	lo, hi              int // positions of the keys
-	part                int // number of partial results, -1 for all of the keys
+	part                int // number of the partial result, -1 if the item has all keys
 }
 
-// attentionJoin is a row whose keys were divided.
+// attentionJoin is a row whose keys were divided into parts.
 type attentionJoin struct{ row, part, parts int }
 
 func bindBlockAttention(b *binder) bool {
@@ -209,7 +209,7 @@ func bindBlockAttention(b *binder) bool {
 		!slices.Equal(k.shape[:3], v.shape[:3]) {
 		return false
 	}
-	// The result lies token by token, as the projection after it reads it.
+	// The result is stored token by token, as the projection after it reads it.
 	rows := q.shape[2]
 	shape, stride := []int{1, a.heads, rows, a.vWidth}, []int{rows * a.heads * a.vWidth, a.vWidth, a.heads * a.vWidth,
 		1}
@@ -240,8 +240,8 @@ func bindBlockAttention(b *binder) bool {
 	return true
 }
 
-// divide makes the items of a call: single rows in parts of the keys, others in blocks of rows, those that see the
-// most first.
+// divide makes the items of a call: single rows with parts of their keys, other rows in blocks. Items with the most
+// keys come first.
 func (a *blockAttention) divide() error {
 	a.items, a.joins = a.items[:0], a.joins[:0]
 	positions, owners := a.positions.ints()[:a.q.shape[2]], a.sequences.ints()
@@ -279,7 +279,7 @@ func (a *blockAttention) divide() error {
 	return nil
 }
 
-// sees is the first position that a row at a position sees.
+// sees returns the first position that a row at a position attends to.
 func (a *blockAttention) sees(position int) int {
 	if a.window == 0 {
 		return a.first
@@ -287,7 +287,8 @@ func (a *blockAttention) sees(position int) int {
 	return max(a.first, position-a.window+1)
 }
 
-// cost is what a call reads of the caches, and the products of queries with keys and of scores with values.
+// cost returns the bytes of caches that a call reads, and the operations of the products of queries with keys and of
+// weights with values.
 func (a *blockAttention) cost() (bytes, flops int) {
 	for _, i := range a.items {
 		bytes += a.kvHeads * (a.keys.Bytes(i.hi-i.lo) + a.values.Bytes(i.hi-i.lo))
@@ -298,7 +299,7 @@ func (a *blockAttention) cost() (bytes, flops int) {
 	return bytes, 2 * flops * (a.width + a.vWidth)
 }
 
-// run computes the query heads of a head of the cache for an item.
+// run computes an item for the query heads of one cache head.
 func (a *blockAttention) run(w *work, i *attentionItem, head int) {
 	group := a.heads / a.kvHeads
 	queries := i.rows * group
@@ -338,7 +339,7 @@ func (a *blockAttention) run(w *work, i *attentionItem, head int) {
 	}
 }
 
-// add takes the keys of n ≤ keyBlock positions into the sums of the queries, block by block.
+// add adds the keys of n ≤ keyBlock positions to the sums of the queries, block by block.
 func (a *blockAttention) add(w *work, i *attentionItem, head, queries, at, n int, bounds func(query int) (lo, hi int)) {
 	scores := w.scores[:queries*n]
 	a.eachRun(i.row, head, at, n, func(done, lo, hi int) {
@@ -359,8 +360,8 @@ func (a *blockAttention) add(w *work, i *attentionItem, head, queries, at, n int
 	})
 }
 
-// eachRun calls f for the parts of n positions from at on that lie one behind the other, as rows of the pools, with
-// the number of positions before. Blocks of a sequence that came alone have numbers one behind the other.
+// eachRun calls f for the parts of n positions, from at on, that are contiguous in the pool: with the number of
+// positions before the part, and its rows of the pool. Neighbouring blocks of a sequence that was alone are merged.
 func (a *blockAttention) eachRun(r, head, at, n int, f func(done, lo, hi int)) {
 	for done := 0; done < n; {
 		p := at + done
@@ -376,7 +377,7 @@ func (a *blockAttention) eachRun(r, head, at, n int, f func(done, lo, hi int)) {
 	}
 }
 
-// join adds the parts of a row, in their order.
+// join adds up the parts of a row in their order.
 func (a *blockAttention) join(j *attentionJoin, head int) {
 	group := a.heads / a.kvHeads
 	size := group * (a.vWidth + 2)

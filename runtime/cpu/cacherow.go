@@ -5,7 +5,7 @@ import (
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 )
 
-// rowWidth is the number of floats that a row of a cache stands for.
+// rowWidth returns the number of floats of a cache row. A coded row has fewer words.
 func (s *state) rowWidth() int {
 	last := s.shape[len(s.shape)-1]
 	if s.words != nil {
@@ -24,7 +24,7 @@ func (s *state) putRow(i int, x []float32) {
 	kernel.ToQ8(s.words[i*bytes:(i+1)*bytes], x)
 }
 
-// cacheRows are the rows of a cache as attention reads them: a matrix of floats, or codes.
+// cacheRows are the rows of a cache as attention reads them: a matrix of floats, or coded rows.
 type cacheRows struct {
 	floats kernel.Matrix
 	codes  []byte
@@ -39,11 +39,11 @@ func (s *state) cacheRows(rows int) cacheRows {
 	return c
 }
 
-// expandedRows is how many rows of codes are made floats at a time, so that they stay in a cache.
+// expandedRows is the number of coded rows that are decoded at a time, so that they stay in a CPU cache.
 const expandedRows = 32
 
-// each calls f with rows [lo, hi) as floats, some at a time: with the matrix that holds them, how many came before, and
-// which rows of the matrix they are.
+// each calls f with rows [lo, hi) as floats, some at a time: with the matrix that has them, the number of rows before,
+// and their range in the matrix.
 func (c *cacheRows) each(w *work, lo, hi int, f func(rows *kernel.Matrix, at, lo, hi int)) {
 	if c.codes == nil {
 		f(&c.floats, 0, lo, hi)
@@ -60,7 +60,7 @@ func (c *cacheRows) each(w *work, lo, hi int, f func(rows *kernel.Matrix, at, lo
 	}
 }
 
-// Bytes is what n rows take.
+// Bytes returns the size of n rows.
 func (c *cacheRows) Bytes(n int) int {
 	if c.codes != nil {
 		return n * kernel.Q8RowBytes(c.width)

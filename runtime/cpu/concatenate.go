@@ -6,7 +6,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// bindConcatenate copies float tensors one behind the other along an axis.
+// bindConcatenate copies float tensors one after the other along an axis.
 func bindConcatenate(b *binder) bool {
 	var parts []*value
 	for _, a := range b.Op.Operand("tensors") {

@@ -9,7 +9,7 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// This file holds what runs on reference kernels, and control flow.
+// This file has operations that run on reference kernels, and control flow.
 
 // BindReference binds an operation to its reference kernel.
 func (b *binder) BindReference() error {
@@ -27,8 +27,8 @@ func (b *binder) BindReference() error {
 	return nil
 }
 
-// evaluator makes a call of an operation's reference kernel, and the results' values: where the shape is
-// known, they get the tensors that it makes as their memory; others stay in their box.
+// evaluator returns a function that runs an operation's reference kernel, and makes the values of the results. Where
+// the shape is known, a result's memory is the tensor that the kernel makes; other results are stored as boxed values.
 func (b *binder) evaluator(op *ir.Op) (func() error, error) {
 	args := make([][]*value, len(op.Args))
 	for i, list := range op.Args {
@@ -94,14 +94,13 @@ func (b *binder) evaluator(op *ir.Op) (func() error, error) {
 	}, nil
 }
 
-// cheap are operations that models have once or twice for a call, on a number or two: they have no kernel
-// and need none.
+// cheap are the operations on one or two numbers that a model has once or twice for a call. They need no kernel.
 var cheap = map[string]bool{"load": true, "item_int": true, "sym_size": true, "add_int": true, "subtract_int": true,
 	"multiply_int": true, "floor_divide_int": true,
 	"mod_int": true, "equal": true, "take": true, "astype": true, "full": true, "greater": true, "less": true,
 	"argmax": true, "logical_and": true}
 
-// aliasesArgs reports whether t lies in memory of an argument, which later steps may write.
+// aliasesArgs reports whether t shares memory with an argument, which later steps may overwrite.
 func aliasesArgs(t *eval.Tensor, args [][]eval.Value) bool {
 	for _, list := range args {
 		for _, a := range list {
@@ -113,7 +112,7 @@ func aliasesArgs(t *eval.Tensor, args [][]eval.Value) bool {
 	return false
 }
 
-// ownMemory makes a value that a step sets.
+// ownMemory makes a value with memory of its own for a result that a step sets.
 func (b *binder) ownMemory(r *ir.Value) *value {
 	v := &value{dtype: r.Type.DType, slot: &slot{}}
 	if r.Type.Kind == ir.IntKind {
@@ -127,7 +126,7 @@ func (b *binder) ownMemory(r *ir.Value) *value {
 	return v
 }
 
-// set gives v, which has memory of its own, the content of an evaluated value.
+// set copies an evaluated value into v, which has memory of its own.
 func (v *value) set(r eval.Value) error {
 	switch {
 	case v.kind == register:
@@ -143,7 +142,7 @@ func (v *value) set(r eval.Value) error {
 	return nil
 }
 
-// content is v as the reference kernels take it.
+// content returns v as reference kernels take it.
 func (x *instance) content(of *ir.Value, v *value) (eval.Value, error) {
 	switch v.kind {
 	case register:
@@ -156,11 +155,11 @@ func (x *instance) content(of *ir.Value, v *value) (eval.Value, error) {
 	return eval.Value{Tensor: v.tensor()}, nil
 }
 
-// nested binds the operations of a region to steps of their own. Their slots live as long as the operation
-// that holds the region.
+// nested binds the operations of a region to a list of steps of its own. Their slots are in use as long as the
+// operation that contains the region.
 func (b *binder) nested(r *ir.Region) ([]step, error) {
 	first, slots := len(b.plan.steps), len(b.Slots)
-	outer := b.ropes // an arm's tables are computed only where it runs
+	outer := b.ropes // tables of an arm exist only where the arm runs
 	b.ropes = map[ropeKey]*ropeTable{}
 	if err := b.Bind(r); err != nil {
 		return nil, err
@@ -174,14 +173,14 @@ func (b *binder) nested(r *ir.Region) ([]step, error) {
 	return steps, nil
 }
 
-// move makes a step's work of giving a value the content of another.
+// move returns a function that copies the content of one value to another.
 func (b *binder) move(to *value, from *ir.Value) (func() error, error) {
 	v, err := b.Value(from)
 	if err != nil {
 		return nil, err
 	}
 	if from.Def != nil && from.Def.Def.Name == "undef" {
-		return func() error { return nil }, nil // nothing uses it when this arm has run
+		return func() error { return nil }, nil // nothing uses it after this arm
 	}
 	if to.kind == dense && v.kind == dense && v.isFloats() && slices.Equal(to.shape, v.shape) {
 		own := make([]float32, v.len())
@@ -215,7 +214,7 @@ func (x *instance) runAll(steps []step) error {
 	return nil
 }
 
-// branch binds an if: the arm that is taken runs, and its results are copied.
+// branch binds an if: it runs the arm that is taken and copies its results.
 func (b *binder) branch(op *ir.Op) error {
 	condition, _ := op.Arg("cond")
 	cond := &value{slot: &slot{n: condition.Int}}
@@ -265,8 +264,7 @@ func (b *binder) branch(op *ir.Op) error {
 	return nil
 }
 
-// scan binds a loop over the slices of an axis, which are copied out and whose results are joined by the
-// reference kernels.
+// scan binds a loop over the slices of an axis. Reference kernels copy the slices out and join the results.
 func (b *binder) scan(op *ir.Op) error {
 	axis, body := ir.Attrs[ir.ScanAttrs](op).ScanAxis, op.Regions[0]
 	var originals, carry []*value
@@ -332,7 +330,7 @@ func (b *binder) scan(op *ir.Op) error {
 					return nil, err
 				}
 				if c.Tensor != nil {
-					c.Tensor = c.Tensor.Clone() // the next step writes there
+					c.Tensor = c.Tensor.Clone() // the next iteration overwrites it
 				}
 				out[i] = c
 			}

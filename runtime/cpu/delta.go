@@ -6,23 +6,24 @@ import (
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 )
 
-// deltaRule is buffer_delta_rule bound to a plan. A part is some rows of the states of the value heads that
-// share a key head.
+// deltaRule is buffer_delta_rule bound to a plan. The work is divided into parts: some state rows of the value heads
+// that share a key head.
 type deltaRule struct {
 	q, k, v, g, beta, reset, out *value
 	state                        *state
 	steps, keyHeads, keyWidth    int
-	group, width                 int // value heads of a key head, rows of their states
+	group, width                 int // value heads for each key head, rows of their states
 	partRows, parts              int // rows of a part, parts of a key head
 }
 
 // deltaRows is the number of rows of a part for few tokens.
 const deltaRows = 64
 
-// deltaShare is the least number of parts for each thread, if rows are enough, so that all end together.
+// deltaShare is the minimum number of parts for each thread, if there are enough rows, so that all threads end at about
+// the same time.
 const deltaShare = 4
 
-// deltaOperands are the operands of an operation of the gated delta rule, but for its state's number and result.
+// deltaOperands collects the operands of a gated delta rule, except for its state and its result.
 func (b *binder) deltaOperands() (*deltaRule, bool) {
 	d := &deltaRule{q: b.Input("q"), k: b.Input("k"), v: b.Input("v"), g: b.Input("g"),
 		beta: b.Input("beta"), state: b.floatState()}
@@ -46,7 +47,7 @@ func (b *binder) deltaOperands() (*deltaRule, bool) {
 	return d, true
 }
 
-// bindDeltaRule runs the gated delta rule over the tokens of a call, on the state that a buffer holds.
+// bindDeltaRule binds the gated delta rule over the tokens of a call.
 func bindDeltaRule(b *binder) bool {
 	reset, ok := b.flag()
 	d, ok2 := b.deltaOperands()
@@ -73,8 +74,8 @@ func bindDeltaRule(b *binder) bool {
 	return true
 }
 
-// cut chooses the parts. In chunks what is computed of the keys is computed for each part, so that they are as
-// large as threads allow.
+// cut chooses the size of the parts. In chunks, what depends on the keys alone is computed again for each part, so
+// parts are as large as the number of threads allows.
 func (d *deltaRule) cut(batch, threads int) {
 	rows := d.group * d.width
 	d.partRows = max(min(deltaRows, rows), 1)
@@ -86,7 +87,7 @@ func (d *deltaRule) cut(batch, threads int) {
 	d.parts = (rows + d.partRows - 1) / d.partRows
 }
 
-// run goes through the tokens for a part of key head key of row n of the batch.
+// run computes all tokens for a part of key head key in row n of the batch.
 func (d *deltaRule) run(w *work, n, key, part int) {
 	first, last := part*d.partRows, min((part+1)*d.partRows, d.group*d.width)
 	at, size := ((n*d.keyHeads+key)*d.group*d.width+first)*d.keyWidth, (last-first)*d.keyWidth
@@ -109,8 +110,8 @@ func (d *deltaRule) run(w *work, n, key, part int) {
 	}
 }
 
-// tokens goes through n tokens of a row of the batch, from number token on, for rows [first, last) of the states that
-// read key head key.
+// tokens computes n tokens of a row of the batch, from number token on, for rows [first, last) of the states that
+// belong to key head key.
 func (d *deltaRule) tokens(w *work, state []float32, batch, key, first, last, token, n int) {
 	of := func(x *value, head int) []float32 {
 		return x.floats()[batch*x.stride[0]+token*x.stride[1]+head*x.stride[2]:]

@@ -14,10 +14,11 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// Describe tells how the engine runs a module: the fused operations, counted; the plan for a single token,
-// step by step, with what each reads; that of a chunk of so many tokens at most, by kind of step; the buffers, and the
-// memory that plans need. Kind "numbers" is what runs on reference kernels and is too small to matter, kind "reference"
-// what should not. Nothing of the weights is read. What does not run here is an error.
+// Describe writes how the engine runs a module: the fused operations with their counts; the plan for a single token,
+// step by step, with the bytes that each reads; the plan for a chunk of at most chunk tokens, summed by kind of step;
+// the buffers, and the memory of the plans. Kind "numbers" are steps on reference kernels that are too small to matter,
+// kind "reference" those that should not be. It reads no weights. It returns an error for a module that does not run
+// here.
 func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 	var warnings []string
 	o.Warn = func(text string) { warnings = append(warnings, text) }
@@ -81,7 +82,7 @@ func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 	return err
 }
 
-// work is what the steps of a plan do.
+// work returns the name, kind and bytes read of each step of the plan.
 func (p *boundPlan) work() []plan.Work {
 	out := make([]plan.Work, len(p.steps))
 	for i, s := range p.steps {
@@ -90,7 +91,7 @@ func (p *boundPlan) work() []plan.Work {
 	return out
 }
 
-// largestChunk is the largest number that the symbolic dims of the inputs may have.
+// largestChunk returns the largest value that the symbolic dims of the inputs can have.
 func largestChunk(m *ir.Module) int {
 	most := int64(1)
 	for _, p := range m.Entry.Params {
@@ -104,7 +105,7 @@ func largestChunk(m *ir.Module) int {
 	return int(min(most, 1<<16))
 }
 
-// shapesOf are the types of an operation's results, for one token.
+// shapesOf returns the types of an operation's results for one token, as text.
 func shapesOf(op *ir.Op) string {
 	one := func(*ir.Symbol) *ir.Expr { return ir.Const(1) }
 	var out []string
@@ -123,7 +124,7 @@ func shapesOf(op *ir.Op) string {
 	return strings.Join(out, " ")
 }
 
-// counts counts the operations of a module that are more than views and numbers.
+// counts returns the operations of a module with their counts, without views and arithmetic on single numbers.
 func counts(m *ir.Module) []string {
 	n := map[string]int{}
 	m.Entry.Body.Walk(func(op *ir.Op) {

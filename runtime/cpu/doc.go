@@ -1,21 +1,22 @@
-// Package cpu is the engine for machines without a GPU. It fuses a module (runtime/fuse), binds it to the
-// shapes of a call as a plan, a list of closures over memory that is laid out in advance, and runs that on
-// a pool of threads with the kernels of its subpackages.
+// Package cpu is the engine for machines without a GPU. It fuses a module (runtime/fuse) and binds it to the shapes of
+// a call as a plan: a list of closures over memory with a fixed layout. It runs the plan on a pool of threads with the
+// kernels of its subpackages.
 //
 // # Plans
 //
-// Dims are symbolic until a call tells the shapes of its inputs. A plan is made for these once: for single
-// tokens, and for every size of a chunk that comes up. Reshapes, slices and transpositions are views and
-// cost nothing. What lives at the same time has its place in one arena for each instance.
+// Dims are symbolic until a call gives the shapes of its inputs. A plan is made once for each set of shapes: for single
+// tokens, and for every size of a chunk that occurs. Reshapes, slices and transpositions are views and cost nothing.
+// Intermediate results lie in one arena for each instance, where those that are not in use at the same time share
+// memory.
 //
 // # Invariants
 //
-//   - Every operation that has no kernel here runs on its reference kernel (ir/eval), inside of the plan:
-//     slowly, never with another answer. So does everything where a shape is known only when it runs.
+//   - An operation without a kernel, or with a shape that is known only when it runs, runs on its reference kernel
+//     (ir/eval) inside the plan: slowly, and with the same result.
 //   - Results do not depend on the number of threads.
-//   - Weights are read from the file's map; nothing of them is copied but what is not stored by rows.
-//   - The state belongs to the instance: in float32 with precision fp32, in the declared dtype with mixed.
-//     Strict runs on the reference engine.
+//   - Weights are read from the mapped file. Only weights that are not stored by rows are copied.
+//   - State belongs to the instance. With precision fp32 it is float32, with mixed it has its declared dtype. Precision
+//     strict runs on the reference engine.
 //
 // Package cpu imports ir, ir/eval, ir/numeric, runtime/plan, runtime/engine, runtime/fuse, runtime/reference and
 // runtime/strided; it must never import a model, a session or another engine.

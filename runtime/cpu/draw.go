@@ -11,9 +11,9 @@ import (
 	"github.com/etc-ml/etc/runtime/cpu/pool"
 )
 
-// Kernels of the runtime's own sampler; ir/eval says what they compute.
+// This file has the runtime's own sampler; ir/eval defines what it computes.
 
-// rowsOfLogits gives logits [R, V] with their elements in row-major order; nil where they are something else.
+// rowsOfLogits returns logits [R, V] in row-major order, or nil where the operand is something else.
 func (b *binder) rowsOfLogits() (logits *value, rows, vocab int) {
 	logits = b.Input("logits")
 	if logits == nil || !logits.isFloats() || len(logits.shape) != 2 || logits.len() == 0 {
@@ -22,7 +22,7 @@ func (b *binder) rowsOfLogits() (logits *value, rows, vocab int) {
 	return b.denseFloats(logits), logits.shape[0], logits.shape[1]
 }
 
-// settings are operands with a number for each row, or more. It fails where one is not held as that.
+// settings returns operands with at least one number for each row. It returns false where one is not stored as that.
 func (b *binder) settings(rows int, names ...string) (map[string]*value, bool) {
 	out := map[string]*value{}
 	for _, name := range names {
@@ -38,7 +38,7 @@ func (b *binder) settings(rows int, names ...string) (map[string]*value, bool) {
 	return out, true
 }
 
-// integers gives result number i, integers, memory of its own.
+// integers allocates result number i, of integers.
 func (b *binder) integers(i int) *value {
 	r := b.Op.Results[i]
 	shape, ok := b.Dims(r.Type)
@@ -114,7 +114,7 @@ func bindDraw(b *binder) bool {
 	return true
 }
 
-// bindLogprobs passes over the logits once for the sum, and once for the most likely tokens.
+// bindLogprobs binds log-probabilities. It reads the logits once for the sum, and once for the most likely tokens.
 func bindLogprobs(b *binder) bool {
 	logits, rows, vocab := b.rowsOfLogits()
 	if logits == nil {
@@ -154,8 +154,8 @@ func bindLogprobs(b *binder) bool {
 	return true
 }
 
-// softmaxScale gives the highest of the logits and the logarithm of the sum of e^(v - highest), NaNs aside, as the
-// reference kernel does: the sum in float64 from left to right.
+// softmaxScale returns the highest logit and the logarithm of the sum of e^(v - highest), ignoring NaN. As in the
+// reference kernel, the sum is in float64 from left to right.
 func softmaxScale(threads *pool.Pool, row, powers []float32) (highest, logSum float32) {
 	highest = row[kernel.ArgMax(row)]
 	threads.Run(len(row), 4<<10, func(lo, hi int) {

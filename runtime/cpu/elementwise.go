@@ -9,7 +9,7 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// elementGrain is the number of elements, of a cheap function, that a thread claims.
+// elementGrain is the number of elements that a thread takes at a time, for a cheap function.
 const elementGrain = 16 << 10
 
 // bindNorm normalizes rows.
@@ -71,7 +71,7 @@ func bindSoftmax(b *binder) bool {
 	return true
 }
 
-// unary are functions of one operand.
+// unary has the functions of one operand.
 var unary = map[string]func(dst, x []float32){"silu": kernel.SiLU, "sigmoid": kernel.Sigmoid, "tanh": kernel.Tanh}
 
 func bindUnary(b *binder) bool {
@@ -96,7 +96,7 @@ func bindUnary(b *binder) bool {
 	return true
 }
 
-// gates are the functions of glu.
+// gates has the functions of glu.
 var gates = map[string]func(dst, gate, x []float32){"silu": kernel.SiLUMul, "sigmoid": kernel.SigmoidMul,
 	"gelu_tanh": kernel.GELUTanhMul}
 
@@ -179,7 +179,7 @@ func (b *binder) scaled(x, factor *value) bool {
 	return true
 }
 
-// pairwise applies f to rows of two operands of one shape; of the second there may be a single row.
+// pairwise applies f to the rows of two operands with the same shape. The second may have a single row.
 func (b *binder) pairwise(kind string, x, y *value, f func(dst, x, y []float32), grain int) bool {
 	if x == nil || y == nil || !x.isFloats() || !y.isFloats() {
 		return false
@@ -218,8 +218,8 @@ func (b *binder) pairwise(kind string, x, y *value, f func(dst, x, y []float32),
 	return true
 }
 
-// scattered is pairwise for rows that are not evenly spaced, or not in the order of their shape: they are taken
-// from where they lie.
+// scattered is pairwise for rows that are not evenly spaced, or not in the order of their shape. It reads them from
+// where they lie.
 func (b *binder) scattered(kind string, x, y *value, f func(dst, x, y []float32), grain int) bool {
 	out := b.result(0, nil)
 	if out == nil || len(x.shape) == 0 || !slices.Equal(out.shape, x.shape) {
@@ -230,7 +230,7 @@ func (b *binder) scattered(kind string, x, y *value, f func(dst, x, y []float32)
 		x = b.denseFloats(x)
 		at, _ = x.places()
 	}
-	of, ok := y.places() // of a single row always its beginning
+	of, ok := y.places() // for a single row always its beginning
 	if !ok {
 		y = b.denseFloats(y)
 		of, _ = y.places()
@@ -247,7 +247,7 @@ func (b *binder) scattered(kind string, x, y *value, f func(dst, x, y []float32)
 
 func lastDims(shape []int, n int) []int { return shape[max(0, len(shape)-n):] }
 
-// bindSoftcap bounds values by tanh.
+// bindSoftcap binds the soft cap, cap · tanh(x / cap).
 func bindSoftcap(b *binder) bool {
 	x, limit := b.Input("x"), b.Input("cap")
 	if x == nil || limit == nil || !x.isFloats() || !x.isDense() || !limit.isFloats() || limit.len() != 1 ||

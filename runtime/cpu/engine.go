@@ -25,17 +25,17 @@ import (
 // Engine is the CPU engine.
 type Engine struct{}
 
-// Name is "cpu".
+// Name returns "cpu".
 func (Engine) Name() string { return "cpu" }
 
-// RunsRagged is true: see engine.Ragged.
+// RunsRagged reports that there are kernels for calls of many sequences: see engine.Ragged.
 func (Engine) RunsRagged() bool { return true }
 
-// DrawsOnDevice is true: its kernels of the sampler run on all threads, where the logits are. See engine.Drawing.
+// DrawsOnDevice returns true: the sampler runs on all threads. See engine.Drawing.
 func (Engine) DrawsOnDevice() bool { return true }
 
-// Compile fuses the module. Precision strict, which rounds every result, runs on the reference engine, as
-// does a module that cannot be fused; Options.Warn is told.
+// Compile fuses the module. The reference engine takes the module instead, and Options.Warn is told, where the
+// precision is strict (every result is rounded), or where the module cannot be fused.
 func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
 	warn := o.Warn
 	if warn == nil {
@@ -45,7 +45,7 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 		warn("--device cpu has no precision strict: this runs on the reference engine, slowly")
 		return reference.Engine{}.Compile(m, o)
 	}
-	if m.UndefinedIf() != nil { // kernels have memory for every value, and cannot tell whether it was written
+	if m.UndefinedIf() != nil { // kernels cannot tell whether a value was written
 		warn("this runs on the reference engine, slowly: an if of the program leaves results undefined in one of its arms")
 		return reference.Engine{}.Compile(m, o)
 	}
@@ -70,8 +70,8 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 	return x, nil
 }
 
-// pathOf chooses how quantized weights meet activations: rounded to 8 bits for precision mixed, as they are
-// for fp32 and where that is asked for.
+// pathOf returns how products treat activations: rounded to 8 bits with precision mixed, unrounded with fp32 or
+// Options.Exact.
 func pathOf(o engine.Options) kernel.Path {
 	if o.Exact || o.Precision != eval.Mixed {
 		return kernel.Exact
@@ -79,21 +79,21 @@ func pathOf(o engine.Options) kernel.Path {
 	return kernel.Integer
 }
 
-// layout is the form of activations for a matrix.
+// layout returns the form of activations that a matrix needs.
 func (x *executable) layout(w *kernel.Matrix) kernel.Layout {
 	l := w.Layout(x.path)
 	l.Alone = x.alone
 	return l
 }
 
-// executable is a fused module with what its instances share.
+// executable is a compiled module. Its instances share it.
 type executable struct {
-	module, fused *ir.Module   // fused is the main entry
-	entries       []*ir.Module // fused, the main one first
+	module, fused *ir.Module   // fused is the main entry after fusion
+	entries       []*ir.Module // all entries after fusion, the main one first
 	constants     *plan.Constants
 	precision     eval.Precision
 	path          kernel.Path
-	alone         bool // rows do not depend on which others are in the call: engine.Options.Deterministic
+	alone         bool // engine.Options.Deterministic: a row's result does not depend on the other rows of the call
 	pool          *pool.Pool
 	warn          func(string)
 	observe       func(*engine.Step)
@@ -123,7 +123,8 @@ func constantOf(t *eval.Tensor) *value {
 	return &value{dtype: t.DType, slot: &slot{f: t.F, i: t.I}, shape: t.Shape, stride: strided.RowMajor(t.Shape)}
 }
 
-// constant is a constant, decoded. Large weights do not come here: kernels read them where they are.
+// constant returns the decoded value of a constant. Large weights are not decoded: kernels read them as they are
+// stored.
 func (x *executable) constant(v *ir.Value) (*value, error) {
 	t, err := x.constants.Tensor(v)
 	if err != nil {
@@ -149,15 +150,15 @@ func (x *executable) NewInstance() (engine.Instance, error) {
 	return n, nil
 }
 
-// instance is the state of a module, with its plans.
+// instance is the state of a module and the plans that were made for it.
 type instance struct {
 	exe    *executable
 	states map[*ir.Buffer]*state
 	bits   func(n int) []uint32
 	plans  []plan.Plans[*boundPlan] // of each entry
 	arena  []float32
-	done   <-chan struct{} // of the context of the call that runs
-	// activations are the inputs of products in the form that these need; each step fills them anew.
+	done   <-chan struct{} // of the context of the running call
+	// activations are the inputs of products, in the forms that these need. Each step overwrites them.
 	activations, gathered []*kernel.Activations
 }
 
@@ -166,8 +167,8 @@ func (x *instance) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, 
 	return x.call(ctx, 0, inputs)
 }
 
-// Call calls the entry of that name. After an error the buffers hold what the operations before it wrote. A context is
-// looked at between steps, between the pieces of their loops, and in pieces that may be long.
+// Call calls the entry of that name. After an error the buffers hold what was written until then. The context is
+// checked between steps, between the pieces of their loops, and inside of long pieces.
 func (x *instance) Call(ctx context.Context, entry string, inputs []eval.Value) ([]eval.Value, error) {
 	at := slices.IndexFunc(x.exe.entries, func(m *ir.Module) bool { return m.Entry.Name == entry })
 	if at < 0 {
@@ -180,8 +181,8 @@ func (x *instance) Call(ctx context.Context, entry string, inputs []eval.Value) 
 func (x *instance) call(ctx context.Context, entry int, inputs []eval.Value) (out []eval.Value, err error) {
 	f := x.exe.entries[entry].Entry
 	defer func() {
-		// Kernels trust what was checked when the plan was made. Should a program get around that, it must
-		// not take the process with it.
+		// Kernels do not repeat the checks that were made with the plan. If a program gets around those checks, the
+		// panic must not end the process.
 		if r := recover(); r != nil {
 			out, err = nil, fault.Of(f.Name+": this program cannot run here", r)
 		}
@@ -228,7 +229,7 @@ func (x *instance) call(ctx context.Context, entry int, inputs []eval.Value) (ou
 // errEnded says that the context of the call has ended.
 var errEnded = errors.New("the context has ended")
 
-// ended reports whether the context of the call has ended. Any thread may ask.
+// ended reports whether the context of the call has ended. Any thread may call it.
 func (x *instance) ended() bool {
 	select {
 	case <-x.done:
@@ -238,7 +239,8 @@ func (x *instance) ended() bool {
 	}
 }
 
-// planFor finds or makes the plan of an entry for inputs of these shapes, and its memory.
+// planFor returns the plan of an entry for inputs of these shapes, with its memory. It makes the plan when it is first
+// needed.
 func (x *instance) planFor(entry int, inputs []eval.Value) (*boundPlan, error) {
 	p, ok := x.plans[entry].Find(inputs)
 	if !ok {
@@ -291,17 +293,17 @@ func (x *instance) Restore(states []engine.State) error {
 	return nil
 }
 
-// run divides [0, n) among the threads in pieces of grain, of which none begins after the call has ended.
+// run divides [0, n) among the threads in pieces of grain. No piece starts after the call has ended.
 func (x *instance) run(n, grain int, body func(lo, hi int)) {
 	x.exe.pool.RunUntil(x.done, n, grain, body)
 }
 
-// parallel divides [0, n) among the threads, as run does.
+// parallel returns a function that divides [0, n) among the threads, as run does.
 func (b *binder) parallel(n, grain int, body func(lo, hi int)) func() {
 	return func() { b.x.run(n, grain, body) }
 }
 
-// expertActivations are the inputs of the experts of a chunk; all layers share them.
+// expertActivations returns the inputs of the experts of a chunk. All layers share their memory.
 func (x *instance) expertActivations(n int) []*kernel.Activations {
 	for len(x.gathered) < n {
 		x.gathered = append(x.gathered, &kernel.Activations{})

@@ -8,7 +8,7 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// observe executes the plan and tells of every step.
+// observe runs the plan and reports every step.
 func (p *boundPlan) observe(x *instance) error {
 	if p.labels == nil {
 		p.labels = plan.Labels(len(p.steps), func(i int) *ir.Op { return p.steps[i].op })

@@ -9,7 +9,7 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// boundPlan is a fused entry bound to the shapes of its inputs.
+// boundPlan is a fused entry, bound to the shapes of its inputs.
 type boundPlan struct {
 	module  *ir.Module
 	shapes  [][]int // of the inputs; nil for ints
@@ -20,28 +20,28 @@ type boundPlan struct {
 	size    int     // floats of the arena
 	arena   []float32
 
-	// labels and tokens are what observers are told of the steps.
+	// labels and tokens are reported to observers with the steps.
 	labels []plan.Label
 	tokens int
 }
 
-// step is an operation, or a part of one.
+// step is one step of a plan. An operation has one step or several.
 type step struct {
 	op   *ir.Op
 	kind string
 	run  func() error
-	// bytes and flops are what the step reads of weights and state, and its multiply-adds times two.
+	// bytes is the number of bytes of weights and state that the step reads. flops is two times its multiply-adds.
 	bytes, flops int
-	// cost gives these where they depend on the position, after the step ran; nil where they do not.
+	// cost returns these two after the step has run, where they depend on the position; else it is nil.
 	cost func() (bytes, flops int)
 }
 
-// binder makes a plan.
+// binder makes a plan from a fused entry, operation by operation.
 type binder struct {
 	plan.Planner[*value]
 	x    *instance
 	plan *boundPlan
-	// ropes are the tables of angles that were computed already.
+	// ropes has the tables of angles that the plan computes already.
 	ropes map[ropeKey]*ropeTable
 }
 
@@ -75,16 +75,17 @@ func (x *instance) bind(m *ir.Module, shapes [][]int) (*boundPlan, error) {
 	return b.plan, nil
 }
 
-// maxArena bounds the memory of a plan, in floats.
+// maxArena bounds the arena of a plan, in floats.
 const maxArena = 1 << 32
 
 // cacheLine is the alignment of slots, in floats.
 const cacheLine = 16
 
-// Constant is a constant, decoded.
+// Constant returns the decoded value of a constant.
 func (b *binder) Constant(v *ir.Value) (*value, error) { return b.x.exe.constant(v) }
 
-// Slot is the slot of the arena that a value lies in. Others may be constants, which instances share.
+// Slot returns the slot of the arena that a value lies in, or nil. Other values may be constants, which instances
+// share.
 func (b *binder) Slot(v *value) *plan.Slot {
 	if v.slot.Size == 0 {
 		return nil
@@ -95,16 +96,17 @@ func (b *binder) Slot(v *value) *plan.Slot {
 // IsEmpty reports whether a value is a tensor without elements.
 func (b *binder) IsEmpty(v *value) bool { return v.kind == dense && v.len() == 0 }
 
-// Steps is the number of steps so far.
+// Steps returns the number of steps so far.
 func (b *binder) Steps() int { return len(b.plan.steps) }
 
-// Truncate forgets the steps behind the first n.
+// Truncate removes the steps from number n on.
 func (b *binder) Truncate(n int) { b.plan.steps = b.plan.steps[:n] }
 
-// BindStructure binds control flow and what only reference kernels take as a whole.
+// BindStructure binds control flow, and operations that only reference kernels take. It reports whether it has bound
+// the operation.
 func (b *binder) BindStructure() (bool, error) {
 	if b.x.ended() {
-		return true, errEnded // the first call reads weights
+		return true, errEnded // the first call reads weights, which takes long
 	}
 	switch op := b.Op; op.Def.Name {
 	case "if":
@@ -122,14 +124,14 @@ func (b *binder) BindStructure() (bool, error) {
 	return true, nil
 }
 
-// BindKernel binds an operation to a kernel of this engine.
+// BindKernel binds an operation to its kernel, if it has one.
 func (b *binder) BindKernel() bool {
 	k := kernels[b.Op.Def.Name]
 	return k != nil && k(b)
 }
 
-// kernels bind operations to kernels of this engine: they make the result's value and steps. They give
-// false, whatever they have done, where the arguments are not what the kernel takes.
+// kernels has, for each operation with a kernel, the function that adds its steps to the plan and makes the values of
+// its results. A function returns false where the operands are not what the kernel takes.
 var kernels map[string]func(b *binder) bool
 
 func init() {
@@ -151,7 +153,7 @@ func init() {
 	}
 }
 
-// step adds a step of the operation that is bound.
+// step adds a step of the operation that is being bound.
 func (b *binder) step(kind string, run func() error) *step {
 	b.plan.steps = append(b.plan.steps, step{op: b.Op, kind: kind, run: run})
 	return &b.plan.steps[len(b.plan.steps)-1]
@@ -162,8 +164,8 @@ func (b *binder) do(kind string, run func()) *step {
 	return b.step(kind, func() error { run(); return nil })
 }
 
-// result gives result number i of the operation memory in the arena, its elements in row-major order
-// where no strides are given. It fails where the shape is not known.
+// result allocates result number i of the operation in the arena. Nil strides mean row-major order. It returns nil
+// where the shape is not known.
 func (b *binder) result(i int, strides []int) *value {
 	r := b.Op.Results[i]
 	shape, ok := b.Dims(r.Type)
@@ -178,15 +180,15 @@ func (b *binder) result(i int, strides []int) *value {
 	return v
 }
 
-// scratch is memory in the arena from the next step on.
+// scratch allocates memory in the arena, in use from the next step on.
 func (b *binder) scratch(size int) *slot {
 	s := &slot{}
 	b.Planner.Scratch(&s.Slot, size)
-	b.plan.slots = append(b.plan.slots[:len(b.Slots)-1], s) // those that a kernel made before it failed are gone
+	b.plan.slots = append(b.plan.slots[:len(b.Slots)-1], s) // drops slots of kernels that failed to bind
 	return s
 }
 
-// denseFloats is v with its elements in row-major order, copied where they are not.
+// denseFloats returns v in row-major order, copied if it lies otherwise.
 func (b *binder) denseFloats(v *value) *value {
 	if v.isDense() {
 		return v
@@ -197,7 +199,7 @@ func (b *binder) denseFloats(v *value) *value {
 	return n
 }
 
-// attach points the slots to an arena.
+// attach sets the memory of the slots to parts of an arena.
 func (p *boundPlan) attach(arena []float32) {
 	if p.arena != nil && &p.arena[0] == &arena[0] && len(p.arena) == len(arena) {
 		return
@@ -224,7 +226,7 @@ func (p *boundPlan) run(x *instance) error {
 	return nil
 }
 
-// failed says which operation an error is of.
+// failed adds the name of the operation to an error.
 func (p *boundPlan) failed(s *step, err error) error {
 	return fmt.Errorf("%w\n\tin %s", err, ir.Describe(p.module, s.op))
 }

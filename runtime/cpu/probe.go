@@ -9,16 +9,16 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 )
 
-// probeBytes is what the read probe reads: more than caches hold.
+// probeBytes is the size of the memory that the probe reads: more than caches hold.
 const probeBytes = 256 << 20
 
 // probeTime is about how long each probe takes.
 const probeTime = 60 * time.Millisecond
 
-// Probe measures what this machine can do with the options' threads, at this moment: how fast [kernel.Touch]
-// reads memory, and how fast 4-bit weights in groups of 64, which caches hold, are multiplied by 64 vectors of
-// activations, exact or rounded as the options have it; multiplications and additions count. It takes about a
-// fifth of a second and 256 MiB. The best of several rounds counts.
+// Probe measures what this machine can do now with the options' threads: how fast [kernel.Touch] reads memory, in bytes
+// a second, and how fast 4-bit weights in groups of 64 that fit into caches are multiplied by 64 vectors of
+// activations, in multiplications and additions a second. Activations are rounded or not, as the options say. It takes
+// about a fifth of a second and 256 MiB. The best of several rounds counts.
 func Probe(o engine.Options) (bytesPerSecond, operationsPerSecond float64) {
 	threads := o.Threads
 	if threads <= 0 {
@@ -29,7 +29,7 @@ func Probe(o engine.Options) (bytesPerSecond, operationsPerSecond float64) {
 	data := make([]byte, probeBytes)
 	const piece = 1 << 20
 	for i := 0; i < len(data); i += 4096 {
-		data[i] = 1 // a page that was never written is one of zeros, the same for all
+		data[i] = 1 // unwritten pages are all mapped to one page of zeros
 	}
 	read := best(func() {
 		p.Run(len(data)/piece, 1, func(lo, hi int) { kernel.Touch(data[lo*piece : hi*piece]) })
@@ -56,7 +56,7 @@ func Probe(o engine.Options) (bytesPerSecond, operationsPerSecond float64) {
 	return probeBytes / read.Seconds(), 2 * float64(len(out)) * rows * cols * vectors / multiply.Seconds()
 }
 
-// best is the shortest time of f in rounds of probeTime in all.
+// best returns the shortest time of f, over rounds that take probeTime in all.
 func best(f func()) time.Duration {
 	least := time.Duration(1<<63 - 1)
 	for begin := time.Now(); ; {

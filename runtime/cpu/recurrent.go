@@ -10,7 +10,7 @@ import (
 // channelBlock is the number of channels of a convolution that a thread takes at a time.
 const channelBlock = 1024
 
-// flag is the optional bool that sets a state to zeros first.
+// flag returns the optional bool operand that resets a state to zeros.
 func (b *binder) flag() (v *value, ok bool) {
 	if b.Op.Input("reset") == nil {
 		return nil, true
@@ -22,8 +22,8 @@ func (b *binder) flag() (v *value, ok bool) {
 // isSet reads a flag.
 func (v *value) isSet() bool { return v != nil && v.ints()[0] != 0 }
 
-// bindConv convolves each channel of x [B, S, C] with its taps, over the rows that the buffer holds and those
-// of x.
+// bindConv binds a depthwise convolution of x [B, S, C]. Its input is the rows that the state holds, then the rows of
+// x.
 func bindConv(b *binder) bool {
 	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.Op), b.Input("x"), b.floatState()
 	w := b.Input("w")
@@ -77,7 +77,7 @@ func bindConv(b *binder) bool {
 	return true
 }
 
-// convTaps are the taps w [C, K, 1] of each block of channels, row by row.
+// convTaps returns the taps of each block of channels, row by row, from w [C, K, 1].
 func convTaps(w *value) []float32 {
 	channels, taps := w.shape[0], w.shape[1]
 	weight := make([]float32, channels*taps)
@@ -93,7 +93,7 @@ func convTaps(w *value) []float32 {
 	return weight
 }
 
-// readRows reads channels [lo, hi) of the rows of a state, [taps, hi-lo].
+// readRows reads channels [lo, hi) of the rows of a state into dst [taps, hi-lo].
 func (s *state) readRows(dst []float32, n, lo, hi int, channelFirst, zero bool) {
 	width := hi - lo
 	taps, channels := s.shape[1], s.shape[2]
@@ -116,7 +116,7 @@ func (s *state) readRows(dst []float32, n, lo, hi int, channelFirst, zero bool) 
 	}
 }
 
-// writeLast writes channels [lo, hi) of the rows of a state.
+// writeLast writes channels [lo, hi) of the last rows to a state.
 func (s *state) writeLast(rows []float32, n, lo, hi int, channelFirst bool) {
 	width := hi - lo
 	taps, channels := s.shape[1], s.shape[2]

@@ -8,7 +8,7 @@ import (
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 )
 
-// ropeKey tells which angles a rope uses; those of all layers are the same as a rule.
+// ropeKey identifies the angles of a rope. Usually all layers have the same ones.
 type ropeKey struct {
 	offset *slot
 	freqs  *slot
@@ -19,7 +19,7 @@ type ropeKey struct {
 // ropeTable holds the cosines and sines of the angles, [steps, dims/2].
 type ropeTable struct{ cos, sin *slot }
 
-// bindRope rotates pairs of x [B, H, T, D] by angles that follow from the position of the first token.
+// bindRope rotates pairs of x [B, H, T, D] by angles that depend on the position of the first token.
 func bindRope(b *binder) bool {
 	offset := b.register("offset")
 	if offset == nil {
@@ -28,7 +28,7 @@ func bindRope(b *binder) bool {
 	return b.rotate(offset.slot, func(i int) float32 { return float32(i) + float32(int32(offset.slot.n)) })
 }
 
-// bindRopeRows rotates pairs of x [1, H, R, D], by angles that follow from the position of each row.
+// bindRopeRows rotates pairs of x [1, H, R, D] by angles that depend on the position of each row.
 func bindRopeRows(b *binder) bool {
 	positions, ok := b.table("positions")
 	if !ok {
@@ -37,7 +37,8 @@ func bindRopeRows(b *binder) bool {
 	return b.rotate(positions.slot, func(i int) float32 { return float32(positions.ints()[i]) })
 }
 
-// rotate rotates pairs of x [B, H, T, D]. position is that of an index of T, by what stands in a slot.
+// rotate rotates pairs of x [B, H, T, D]. position returns the position of index i of T, from the content of the slot
+// from.
 func (b *binder) rotate(from *slot, position func(i int) float32) bool {
 	attrs, x := *ir.Attrs[ir.RopeAttrs](b.Op), b.Input("x")
 	if x == nil || !x.isFloats() || len(x.shape) != 4 || x.shape[3] > 1 && x.stride[3] != 1 {
@@ -61,7 +62,7 @@ func (b *binder) rotate(from *slot, position func(i int) float32) bool {
 	}
 	half, heads, steps := dims/2, x.shape[1], x.shape[2]
 	table.cos.Last, table.sin.Last = len(b.plan.steps), len(b.plan.steps)
-	// One index is a token of one row of the batch, with all its heads.
+	// One index of the loop is a token of one row of the batch, with all its heads.
 	b.do("rope", b.parallel(x.shape[0]*steps, max(1, elementGrain/(heads*width)), func(lo, hi int) {
 		in, dst := x.floats(), out.slot.f
 		for i := lo; i < hi; i++ {
@@ -77,7 +78,7 @@ func (b *binder) rotate(from *slot, position func(i int) float32) bool {
 	return true
 }
 
-// ropeTable binds the computation of angles, once for each kind, as the reference kernel computes them:
+// ropeTable binds the computation of a table of angles, once for each key, as the reference kernel computes them:
 // position·scale / freq in float32.
 func (b *binder) ropeTable(attrs ir.RopeAttrs, steps int, from *slot, position func(i int) float32) *ropeTable {
 	key := ropeKey{offset: from, attrs: attrs, steps: steps}

@@ -11,8 +11,8 @@ import (
 	"github.com/etc-ml/etc/runtime/cpu/pool"
 )
 
-// bindSample chooses tokens as the reference kernel of sample does, from the same random words: for equal
-// logits it gives the same tokens. It selects where that sorts, and draws noise only for tokens that the
+// bindSample binds the sampling head. It uses the same random words as the reference kernel of sample and gives the
+// same tokens for the same logits. Where the reference sorts, it selects; and it draws noise only for tokens that the
 // filters keep.
 func bindSample(b *binder) bool {
 	logits, temperature := b.Input("logits"), b.Input("temperature")
@@ -58,7 +58,7 @@ func isNumber(v *value, d ir.DType) bool {
 	return v != nil && v.kind == dense && v.dtype == d && v.len() == 1
 }
 
-// sampler are the parameters of a draw, and its memory.
+// sampler has the parameters and the scratch memory of a draw.
 type sampler struct {
 	pool          *pool.Pool
 	bits          func(n int) []uint32
@@ -73,12 +73,12 @@ type sampler struct {
 	shift             float32
 	word              func(i int) uint32
 	key               [2]uint32
-	keyed             bool // the words are those of key for one row
+	keyed             bool // the random words are those of key
 	mu                sync.Mutex
 }
 
-// words chooses the random words: MLX's for a seed, unseeded ones without; and the form of the noise,
-// which is another one for a sampler that takes a temperature only (see eval's sample).
+// words sets the random words: MLX's for a seed, unseeded ones without. It also sets the form of the noise, which is
+// another one for a sampler with a temperature only (see eval's sample).
 func (s *sampler) words(n int, others [3]*value) {
 	s.shift, s.keyed = 0, false
 	if others[0] == nil && others[1] == nil && others[2] == nil {
@@ -95,7 +95,7 @@ func (s *sampler) words(n int, others [3]*value) {
 	}
 }
 
-// token chooses a token for one row of logits, whose random words begin at first.
+// token draws a token for one row of logits. first is the number of its first random word.
 func (s *sampler) token(logits []float32, first int) int {
 	if !(s.temperature > 0) {
 		return kernel.ArgMax(logits)
@@ -130,7 +130,7 @@ func (s *sampler) token(logits []float32, first int) int {
 	return kernel.ArgMax(noise)
 }
 
-// noisiest finds the greatest sum of a logit and its noise.
+// noisiest returns the greatest sum of a logit and its noise.
 func (s *sampler) noisiest(scaled []float32) numeric.Greatest {
 	search := numeric.NewGumbelMax(scaled, s.key, s.shift)
 	best := search.Find(0, 1)
@@ -144,11 +144,12 @@ func (s *sampler) noisiest(scaled []float32) numeric.Greatest {
 	return best
 }
 
-// maxSelected is the largest k for which the tokens that top-k keeps are taken out of the logits.
+// maxSelected is the largest k for which the tokens that top-k keeps are extracted from the logits.
 const maxSelected = 1024
 
-// selected is token where top-k, or min-p by itself, keeps few: the others need not be looked at again. Division keeps
-// the order, so the k-th largest of the scaled logits is the k-th largest scaled. It fails where logits are not finite.
+// selected is token for filters that keep few tokens: top-k, or min-p alone. It then looks at these only. The
+// temperature does not change the order, so the k-th largest logit is also the k-th largest scaled logit. It returns
+// false where logits are not finite.
 func (s *sampler) selected(logits []float32, first int) (int, bool) {
 	if sum := kernel.Sum(logits); math.IsNaN(float64(sum)) || math.IsInf(float64(sum), 0) {
 		return 0, false
@@ -159,7 +160,7 @@ func (s *sampler) selected(logits []float32, first int) (int, bool) {
 		kernel.TopK(s.indices, logits)
 		threshold = logits[s.indices[len(s.indices)-1]] / s.temperature
 	}
-	// In the order of the vocabulary, as sums depend on it, with all that are equal to the last one.
+	// In the order of the vocabulary, since sums depend on it, with all tokens that are equal to the last one.
 	s.indices = s.indices[:0]
 	values := s.scaled.f[:0]
 	const block = 1024
@@ -190,12 +191,12 @@ func (s *sampler) selected(logits []float32, first int) (int, bool) {
 	}
 	best := kernel.ArgMax(values)
 	if math.IsInf(float64(values[best]), -1) {
-		return 0, true // a negative top_p drops all; the first of all tokens is then the first of the greatest
+		return 0, true // a negative top_p drops all tokens; then the first one is chosen
 	}
 	return int(s.indices[best]), true
 }
 
-// gumbel makes a number of the standard Gumbel distribution of a random word.
+// gumbel turns a random word into a number of the standard Gumbel distribution.
 func (s *sampler) gumbel(word uint32) float32 {
 	return numeric.GumbelNoise(word, s.shift)
 }
@@ -216,7 +217,7 @@ func (s *sampler) filter(scaled []float32) {
 	}
 }
 
-// leastLikely is the least scaled logit that min-p keeps, of which this is the highest.
+// leastLikely returns the smallest scaled logit that min-p keeps, where highest is the largest one.
 func (s *sampler) leastLikely(highest float32) float32 {
 	if !(s.minP > 0) {
 		return float32(math.Inf(-1))
@@ -232,8 +233,8 @@ func drop(scaled, values []float32, threshold float32) {
 	}
 }
 
-// kth is the k-th largest element, where NaNs come last. The k largest so far are kept in a heap, negated,
-// so that the smallest comes first.
+// kth returns the k-th largest element; NaN counts as smallest. The k largest so far are in a heap, negated, so that
+// the smallest comes first.
 func (s *sampler) kth(x []float32, k int) float32 {
 	h := s.heap[:0]
 	for _, v := range x {
@@ -255,7 +256,7 @@ func (s *sampler) kth(x []float32, k int) float32 {
 	return -h[0]
 }
 
-// heapify makes h a heap with the largest element first.
+// heapify turns h into a heap with the largest element first.
 func heapify(h []float32) {
 	for i := len(h)/2 - 1; i >= 0; i-- {
 		siftDown(h, i)
@@ -279,7 +280,8 @@ func siftDown(h []float32, i int) {
 	}
 }
 
-// softmax has the reference kernel's bits: exponentials in float32, their sum in float64 from left to right.
+// softmax gives the same bits as the reference kernel: exponentials in float32, their sum in float64 from left to
+// right.
 func (s *sampler) softmax(dst, x []float32) {
 	high := float32(math.Inf(-1))
 	for _, v := range x {
@@ -307,15 +309,15 @@ func (s *sampler) softmax(dst, x []float32) {
 	})
 }
 
-// nucleus is the smallest probability that top-p keeps: of those before which, from the largest on, no
-// more than topP lies. Probabilities are taken from a heap until that is certain.
+// nucleus returns the smallest probability that top-p keeps. Top-p keeps a token if the tokens more likely than it have
+// at most topP together. It takes probabilities from a heap until the result is certain.
 func (s *sampler) nucleus(probabilities []float32) float32 {
-	// Beyond this, what lies before an element is over topP however the numbers are rounded.
+	// Above this sum the result is certain, whatever the rounding.
 	limit := float64(s.topP) + 1e-5
 	h := s.heap[:0]
 	for _, v := range probabilities {
 		if v != v {
-			return v // as the reference: no comparison with it holds, so nothing is dropped
+			return v // as the reference: a NaN compares as false, so nothing is dropped
 		}
 		if v != 0 {
 			h = append(h, v)
@@ -338,7 +340,7 @@ func (s *sampler) nucleus(probabilities []float32) float32 {
 		siftDown(h[:len(h)-1], 0)
 	}
 	if len(s.heap) < len(probabilities) && !(float32(sum) > s.topP) {
-		return 0 // those of zero are kept too
+		return 0 // tokens of probability 0 are kept too
 	}
 	return threshold
 }

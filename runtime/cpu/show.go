@@ -8,11 +8,11 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// PassNames lists the passes of the runtime's table for this engine: it has none of its own, since its kernels are
-// those of the fused operations.
+// PassNames lists the passes of the runtime's table for this engine. It has none of its own, since it has kernels for
+// the fused operations.
 func (Engine) PassNames() []string { return append(fuse.Table.Names(), engine.BindShapes) }
 
-// Lower gives what the engine runs of m: see engine.Lowerer.
+// Lower returns the module that the engine runs: see engine.Lowerer.
 func (Engine) Lower(m *ir.Module, rows int, o engine.Options, after func(pass string, m *ir.Module) error) (*ir.Module,
 	error) {
 	fused, err := fuse.Run(m, passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR, After: after})

@@ -8,16 +8,16 @@ import (
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 )
 
-// The kernels of recurrent state in slots: see ir/ragged.go for the tables.
+// This file has the operations on recurrent state in slots, for many sequences. ir/ragged.go describes the tables.
 
-// slotTables say which rows are of which sequence, and where its state is read and written.
+// slotTables say which rows belong to which sequence, and where its state is read and written.
 type slotTables struct {
 	entries, writes *value
 	rows, slots     int
-	list            []slotEntry // those of the call that have rows
+	list            []slotEntry // the entries of the call that have rows
 }
 
-// slotEntry is some rows of one sequence and the slot that it reads, -1 for zeros.
+// slotEntry has the rows of one sequence and the slot that its state is read from, -1 for zeros.
 type slotEntry struct{ first, rows, reads int }
 
 func (b *binder) slotTables(rows int, s *state) (*slotTables, bool) {
@@ -29,7 +29,7 @@ func (b *binder) slotTables(rows int, s *state) (*slotTables, bool) {
 	return &slotTables{entries: entries, writes: writes, rows: rows, slots: s.shape[0]}, true
 }
 
-// read makes the list of the entries and clears the rows of out, [R, width], that belong to none.
+// read fills the list of entries, and sets to zero the rows of out [R, width] that belong to no sequence.
 func (t *slotTables) read(out []float32, width int) error {
 	t.list = t.list[:0]
 	entries, seen := t.entries.ints()[:t.entries.len()], 0
@@ -66,7 +66,7 @@ func (t *slotTables) read(out []float32, width int) error {
 	return nil
 }
 
-// bindSlotConv convolves each channel of x [1, R, C] with its taps, over the rows of each sequence.
+// bindSlotConv binds a depthwise convolution of x [1, R, C] over the rows of each sequence.
 func bindSlotConv(b *binder) bool {
 	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.Op), b.Input("x"), b.floatState()
 	w := b.Input("w")
@@ -122,8 +122,8 @@ type slotConv struct {
 	silu         bool
 }
 
-// run convolves channels [lo, hi) of the rows of a sequence. A row is rounded as the state stores it when the rows
-// behind it see it, so that it does not matter which of them are in the call.
+// run convolves channels [lo, hi) of the rows of a sequence. Before later rows see a row, it is rounded as the state
+// stores it, so that it does not matter which of them are in the call.
 func (c *slotConv) run(w *work, e slotEntry, lo, hi int) {
 	width := hi - lo
 	w.acc = grow(w.acc, (c.taps+e.rows)*width)
@@ -158,14 +158,14 @@ func (w *work) round(x []float32) {
 	kernel.FromBF16(x, half)
 }
 
-// slotDelta is slot_delta_rule bound to a plan. The parts are those of deltaRule, of each sequence.
+// slotDelta is slot_delta_rule bound to a plan. Its parts are those of deltaRule, for each sequence.
 type slotDelta struct {
 	*slotTables
 	deltaRule
-	alone bool // rows go one by one
+	alone bool // rows are computed one by one
 }
 
-// bindSlotDelta runs the gated delta rule over the rows of each sequence, on the state that its slot holds.
+// bindSlotDelta binds the gated delta rule over the rows of each sequence, with its state in a slot.
 func bindSlotDelta(b *binder) bool {
 	d, ok := b.deltaOperands()
 	if !ok || d.v.shape[0] != 1 {
@@ -201,7 +201,7 @@ func bindSlotDelta(b *binder) bool {
 	return true
 }
 
-// cost is what the entries read and write of states, and the operations on them.
+// cost returns the bytes of states that the entries read and write, and the operations on them.
 func (x *slotDelta) cost() (bytes, flops int) {
 	size := x.state.size / max(x.slots, 1)
 	for _, e := range x.list {
@@ -210,14 +210,14 @@ func (x *slotDelta) cost() (bytes, flops int) {
 	return bytes, flops
 }
 
-// sequence goes through the rows of a sequence for a part of a key head. Rows up to one whose state is kept, and each
-// row where states are rounded, are run at a time.
+// sequence computes the rows of a sequence for a part of a key head. It interrupts after each row whose state is
+// stored, and where states are rounded after every row.
 func (x *slotDelta) sequence(w *work, e slotEntry, key, part int) {
 	first, last := part*x.partRows, min((part+1)*x.partRows, x.group*x.width)
 	size, slot := (last-first)*x.keyWidth, x.state.size/x.slots
 	at := func(n int) int { return n*slot + (key*x.group*x.width+first)*x.keyWidth }
 	writes := x.writes.ints()[e.first : e.first+e.rows]
-	var state []float32 // that of the rows so far
+	var state []float32 // the state after the rows so far
 	if to := x.onlyWrite(writes); x.state.half == nil && to >= 0 {
 		state = x.state.slot.f[at(to) : at(to)+size]
 	} else {
@@ -248,7 +248,7 @@ func (x *slotDelta) sequence(w *work, e slotEntry, key, part int) {
 	}
 }
 
-// onlyWrite is the slot of the last row where no other row writes one, -1 elsewhere.
+// onlyWrite returns the slot that the last row writes, if no other row writes one; else -1.
 func (x *slotDelta) onlyWrite(writes []int64) int {
 	for _, to := range writes[:len(writes)-1] {
 		if to >= 0 {

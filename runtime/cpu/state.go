@@ -11,15 +11,15 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// state is the content of a buffer: floats in slot.f, or bfloat16 numbers in bytes; integers in slot.i, or, of caches
-// in codes of 8 bits (ir/cacherow.go), words in bytes.
+// state is the content of an ir.Buffer: floats in slot.f, or bfloat16 in half; integers in slot.i; the words of a cache
+// with 8-bit codes (ir/cacherow.go) in words.
 type state struct {
 	dtype ir.DType
 	shape []int
 	size  int
 	slot  *slot
-	half  []byte // bfloat16, where the declared dtype is that and the precision keeps it
-	words []byte // u32 of a cache in codes of 8 bits
+	half  []byte // bfloat16, if that is the declared dtype and the precision keeps it
+	words []byte // u32 words of a cache with 8-bit codes
 }
 
 func newState(b *ir.Buffer, precision eval.Precision, coded bool) (*state, error) {
@@ -53,10 +53,10 @@ func (s *state) reset() {
 	clear(s.words)
 }
 
-// decode widens what is not stored as float32.
+// decode converts bfloat16 content to float32.
 func (s *state) decode(dst []float32) { kernel.FromBF16(dst, s.half) }
 
-// store sets the content, rounded to the dtype of the memory. t has the shape and kind of the buffer.
+// store sets the content, rounded to the dtype that it is stored in. t has the shape and kind of the buffer.
 func (s *state) store(t *eval.Tensor) {
 	switch {
 	case s.words != nil:
@@ -103,7 +103,7 @@ func (s *state) getWords(dst []int64, at int) {
 	}
 }
 
-// matrix sees the rows of a float buffer as a stored matrix.
+// matrix returns rows of a float buffer as a stored matrix.
 func (s *state) matrix(rows, cols, first int) kernel.Matrix {
 	m := kernel.Matrix{Rows: rows, Cols: cols}
 	if s.half != nil {
@@ -132,7 +132,7 @@ func (s *state) get(dst []float32, at int) {
 	copy(dst, s.slot.f[at:])
 }
 
-// bindLoad gives the buffer's own memory where nothing writes it meanwhile, else a copy.
+// bindLoad binds a load. The result is the buffer's own memory if nothing writes that while it is used, else a copy.
 func bindLoad(b *binder) bool {
 	s := b.x.states[b.Op.Buffer]
 	v := &value{dtype: s.dtype, slot: s.slot, shape: s.shape, stride: strided.RowMajor(s.shape)}
@@ -148,8 +148,8 @@ func bindLoad(b *binder) bool {
 	return true
 }
 
-// floatState is the buffer of the operation, if it holds floats that this engine writes itself: in
-// float32, or in bfloat16. A float16 buffer under mixed rounds, and only the reference kernels do that.
+// floatState returns the buffer of the operation, if its kernels store it in float32 or bfloat16. A float16 buffer with
+// precision mixed is rounded, which only the reference kernels do.
 func (b *binder) floatState() *state {
 	s := b.x.states[b.Op.Buffer]
 	if !s.dtype.IsFloat() || b.x.exe.precision == eval.Mixed && s.half == nil && s.dtype != ir.F32 {
@@ -174,7 +174,8 @@ func bindStore(b *binder) bool {
 	return true
 }
 
-// updateRows sees an update [B, H, S, D] of a buffer [B, H, R, D] along axis 2.
+// updateRows returns the state and the update of an operation that writes rows [B, H, S, D] to a buffer [B, H, R, D]
+// along axis 2.
 func (b *binder) updateRows(axis int) (s *state, u *value, ok bool) {
 	s, u = b.floatState(), b.Input("update")
 	if s == nil || u == nil || !u.isFloats() || len(s.shape) != 4 || len(u.shape) != 4 || axis != 2 && axis != -2 ||
@@ -185,7 +186,7 @@ func (b *binder) updateRows(axis int) (s *state, u *value, ok bool) {
 	return s, u, true
 }
 
-// writeRows writes row i of every head to the slot that place gives.
+// writeRows writes row i of every head to the slot that place returns.
 func (s *state) writeRows(u *value, place func(i int) int) {
 	slots, width, data := s.shape[2], s.shape[3], u.floats()
 	for n := range u.shape[0] {
@@ -198,8 +199,8 @@ func (s *state) writeRows(u *value, place func(i int) int) {
 	}
 }
 
-// bindSliceUpdate writes keys or values at a position. Positions that count from the end, or lie beyond
-// it, are left to the reference kernel.
+// bindSliceUpdate binds the write of keys or values at a position. Positions that count from the end, or lie beyond it,
+// are left to the reference kernel.
 func bindSliceUpdate(b *binder) bool {
 	axis, ok := b.Integer("axis")
 	s, u, ok2 := b.updateRows(axis)
@@ -222,7 +223,7 @@ func bindSliceUpdate(b *binder) bool {
 	return true
 }
 
-// bindRingUpdate writes keys or values at positions modulo the number of slots.
+// bindRingUpdate binds the write of keys or values at positions modulo the number of slots.
 func bindRingUpdate(b *binder) bool {
 	s, u, ok := b.updateRows(ir.Attrs[ir.AxisAttrs](b.Op).Axis)
 	start := b.register("start")
@@ -244,7 +245,7 @@ func bindRingUpdate(b *binder) bool {
 	return true
 }
 
-// register is the int in an operand.
+// register returns the value of an int operand.
 func (b *binder) register(operand string) *value {
 	a, ok := b.Op.Arg(operand)
 	switch {

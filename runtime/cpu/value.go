@@ -11,21 +11,21 @@ import (
 
 // slot is memory that values of a plan lie in.
 type slot struct {
-	// f or i hold the elements of floats, and of integers and bools.
+	// f has the elements of floats, i those of integers and bools.
 	f []float32
 	i []int64
 	// n is the content of an int register.
 	n int64
-	// box is a value whose shape is known only when it has been computed.
+	// box is a value whose shape is known only after it has been computed.
 	box eval.Value
-	// state is the buffer whose content the slot stands for, where that is not stored as f.
+	// state is the buffer whose content the slot is, if that is not stored as float32.
 	state *state
 
-	// Slot is the place in the arena, in floats; its size is 0 for a slot with memory of its own.
+	// Slot is the offset and size in the arena, in floats. The size is 0 for a slot with memory of its own.
 	plan.Slot
 }
 
-// kind tells how a value is held.
+// kind says how a value is stored.
 type kind uint8
 
 const (
@@ -35,7 +35,7 @@ const (
 	joined               // a quantized weight
 )
 
-// value is a value of the IR, bound to a plan: a strided view of a slot.
+// value is the counterpart of an ir.Value in a plan: a strided view of a slot.
 type value struct {
 	kind   kind
 	dtype  ir.DType
@@ -47,7 +47,7 @@ type value struct {
 
 func (v *value) len() int { return strided.Elements(v.shape) }
 
-// isDense reports whether the elements lie one after the other.
+// isDense reports whether the elements are contiguous in row-major order.
 func (v *value) isDense() bool {
 	n := 1
 	for i := len(v.shape) - 1; i >= 0; i-- {
@@ -62,18 +62,18 @@ func (v *value) isDense() bool {
 // isFloats reports whether the elements are floats of a slot.
 func (v *value) isFloats() bool { return v.kind == dense && v.dtype.IsFloat() && v.slot.state == nil }
 
-// floats are the elements from the first on; valid while the plan runs.
+// floats returns the elements from the first on. They are valid while the plan runs.
 func (v *value) floats() []float32 { return v.slot.f[v.offset:] }
 
-// ints are the elements from the first on.
+// ints returns the elements from the first on.
 func (v *value) ints() []int64 { return v.slot.i[v.offset:] }
 
-// rows sees v as n rows of its last dim, of width elements, that lie stride apart. It fails where rows are not evenly
-// spaced or their elements not adjacent.
+// rows returns v as n rows of width elements, stride elements apart. It returns false where rows are not evenly spaced
+// or their elements not contiguous.
 func (v *value) rows() (n, width, stride int, ok bool) { return strided.Rows(v.shape, v.stride) }
 
-// places are where rows of the last dim lie that need not be evenly spaced, as those of a slice of a projection
-// are not: row i, in the order of the shape, begins at at(i). It fails where the elements of a row are not adjacent.
+// places is rows for rows that need not be evenly spaced, such as those of a slice of a projection: row i, in the order
+// of the shape, begins at at(i). It returns false where the elements of a row are not contiguous.
 func (v *value) places() (at func(i int) int, ok bool) {
 	last := len(v.shape) - 1
 	if last < 0 {
@@ -82,7 +82,7 @@ func (v *value) places() (at func(i int) int, ok bool) {
 	if v.shape[last] != 1 && v.stride[last] != 1 {
 		return nil, false
 	}
-	// Dims from the last on, merged where they are evenly spaced.
+	// The dims from the last one on, merged where one stride covers both.
 	var dims, strides []int
 	for i := last - 1; i >= 0; i-- {
 		n, stride := v.shape[i], v.stride[i]
@@ -109,13 +109,13 @@ func (v *value) places() (at func(i int) int, ok bool) {
 	}, true
 }
 
-// inOrder are strides for the elements of v one after the other in the order in which v has them in
-// memory: what is computed from a transposed value is transposed too.
+// inOrder returns the strides of a dense copy of v that keeps the order of v's dims in memory. So the result of a
+// function of a transposed value is transposed too.
 func (v *value) inOrder() []int {
 	return strided.InOrder(v.shape, v.stride)
 }
 
-// overlaps reports whether elements of v share memory, as those of a broadcast do.
+// overlaps reports whether elements of v share memory, as with broadcasts.
 func overlaps(v *value) bool {
 	for i, s := range v.stride {
 		if s == 0 && v.shape[i] > 1 {
@@ -125,10 +125,10 @@ func overlaps(v *value) bool {
 	return false
 }
 
-// maxRank is the largest number of dims that values of slots have.
+// maxRank is the largest number of dims of values in slots.
 const maxRank = plan.MaxRank
 
-// copyStrided copies elements between two strided views of one shape.
+// copyStrided copies elements between two strided views with the same shape.
 func copyStrided[T any](dst []T, dstStride []int, src []T, srcStride []int, shape []int) {
 	if strided.Elements(shape) == 0 {
 		return
@@ -170,7 +170,7 @@ func bytesOf(f []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 }
 
-// shares reports whether the memory of a and b overlaps.
+// shares reports whether a and b overlap in memory.
 func shares[T any](a, b []T) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false

@@ -5,8 +5,8 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// BindView makes the result of the operation its operand x seen in another way, where it can be: x is a tensor of a
-// slot, and a reshape of floats may copy them into row-major order first.
+// BindView makes the result of the operation a view of its operand x, if x is in a slot and the layout allows it. A
+// reshape of floats may first copy them into row-major order. It reports whether it did.
 func (b *binder) BindView() bool {
 	x := b.Input("x")
 	if x == nil || x.kind != dense || b.Op.Def.Name == "astype" && !sameStored(b.Op.Input("x").Type.DType,
@@ -29,13 +29,13 @@ func (b *binder) BindView() bool {
 	return true
 }
 
-// sameStored reports whether a cast leaves elements as they are stored: those between floats round nothing, those of
-// integers to int64 keep every value.
+// sameStored reports whether a cast leaves the stored elements as they are: casts between floats do not round here, and
+// casts of integers to int64 keep every value.
 func sameStored(from, to ir.DType) bool {
 	return from == to || from.IsFloat() && to.IsFloat() || to == ir.I64 && from != ir.U64 && !from.IsFloat()
 }
 
-// view is what v sees of its slot.
+// view returns the part of its slot that v covers.
 func (v *value) view() plan.View {
 	return plan.View{Offset: v.offset, Shape: v.shape, Strides: v.stride}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// weight is a stored matrix, or a stack of them, as kernels read it.
+// weight is a stored matrix, or a stack of matrices, as kernels read it.
 type weight struct {
 	matrices   []kernel.Matrix
 	rows, cols int
 }
 
-// weight opens the weight [N, K] or [E, N, K] behind a value, or gives nil where the kernels cannot read it.
+// weight returns the weight [N, K] or [E, N, K] behind a value, or nil where kernels cannot read it.
 func (x *executable) weight(v *ir.Value) *weight {
 	key := plan.WeightKeyOf(v)
 	x.mu.Lock()
@@ -75,7 +75,8 @@ func (x *executable) openWeight(v *ir.Value) *weight {
 	return w
 }
 
-// openDense reads a float constant where it lies, if it is bf16 or f32; of others a copy in f32.
+// openDense sets m to a float constant. bf16 and float32 are read as the file stores them; other dtypes are copied as
+// float32.
 func openDense(m *kernel.Matrix, c *ir.Constant) bool {
 	p, err := eval.ConstantBytes(c)
 	if err != nil || !c.Value.Type.DType.IsFloat() {
@@ -96,7 +97,7 @@ func openDense(m *kernel.Matrix, c *ir.Constant) bool {
 	return true
 }
 
-// floatBytes are floats as they are stored.
+// floatBytes returns floats as the bytes that a file stores.
 func floatBytes(f []float32) []byte {
 	p := make([]byte, 0, 4*len(f))
 	for _, v := range f {
@@ -126,7 +127,8 @@ func (x *executable) openTransposed(m *kernel.Matrix, op *ir.Op) bool {
 	return true
 }
 
-// openQuantized reads codes where they lie. Scales and biases are read there too if both are bf16 or f32.
+// openQuantized sets m to a quantized weight. Codes are read as the file stores them, and so are scales and biases if
+// both are bf16 or float32.
 func (x *executable) openQuantized(m *kernel.Matrix, v *ir.Value) bool {
 	if v.Type.Mode != ir.Affine {
 		return openSmallFloats(m, v)
@@ -179,7 +181,7 @@ func (x *executable) openQuantized(m *kernel.Matrix, v *ir.Value) bool {
 	return true
 }
 
-// openSmallFloats reads codes and scales of a mode without biases where they lie.
+// openSmallFloats sets m to a weight in a mode without biases. Codes and scales are read as the file stores them.
 func openSmallFloats(m *kernel.Matrix, v *ir.Value) bool {
 	m.Format, m.Group = map[ir.QuantMode]kernel.Format{ir.MXFP4: kernel.MXFP4, ir.MXFP8: kernel.MXFP8,
 		ir.NVFP4: kernel.NVFP4}[v.Type.Mode], v.Type.Group
@@ -193,12 +195,13 @@ func openSmallFloats(m *kernel.Matrix, v *ir.Value) bool {
 	return err == nil && err2 == nil
 }
 
-// stored reports whether scales can be read as they are.
+// stored reports whether scales can be read as the file stores them.
 func stored(v *ir.Value) bool {
 	return v.Constant != nil && (v.Type.DType == ir.BF16 || v.Type.DType == ir.F32)
 }
 
-// vector decodes a constant vector of n floats, such as the weight of a norm; nil where v is none.
+// vector returns the floats of a constant vector of n elements, such as the weight of a norm, or nil where the operand
+// is something else.
 func (b *binder) vector(operand string, n int) []float32 {
 	v := b.Input(operand)
 	if v == nil || b.Op.Input(operand).Constant == nil || !v.isFloats() || len(v.shape) != 1 || v.shape[0] != n {
