@@ -1,6 +1,7 @@
 package requirements_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -30,6 +31,39 @@ func TestDocumentsNameWhatIsThere(t *testing.T) {
 			require.NotEmpty(t, there, "%s names %s, which is not in the repository", name, m[1])
 		}
 	}
+}
+
+// TestArchitectureNamesEveryPackage: whoever looks for a behaviour finds its package in the index. A package counts as
+// named by a path in it, or by a folder above it that the index names as a whole. Generated code, helpers of tests and
+// programs that write code or make releases are left out.
+func TestArchitectureNamesEveryPackage(t *testing.T) {
+	root := filepath.Join("..", "..")
+	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	require.NoError(t, err)
+	_, index, found := strings.Cut(string(text), "## Index")
+	require.True(t, found)
+	named := map[string]bool{}
+	for _, m := range paths.FindAllStringSubmatch(index, -1) {
+		named[m[1]], named[filepath.ToSlash(filepath.Dir(m[1]))] = true, true
+	}
+	leftOut := regexp.MustCompile(`(^|/)(testdata|gen|\w+test|standin|ucd|reflection)(/|$)|^(schema/|tools/|examples/)|` +
+		`^(cmd/etc|internal/(version|requirements|draftmodel)|runtime/gpu/(artifact|metal|kernels/bench))$`)
+	checked := 0
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		relative, err := filepath.Rel(root, filepath.Dir(path))
+		require.NoError(t, err)
+		folder := filepath.ToSlash(relative)
+		if folder == "." || strings.HasPrefix(folder, ".") || leftOut.MatchString(folder) {
+			return nil
+		}
+		require.True(t, named[folder], "docs/architecture.md: the index names no file of %s", folder)
+		checked++
+		return nil
+	}))
+	require.Greater(t, checked, 300, "files in named packages")
 }
 
 // links are the targets of Markdown's links.
