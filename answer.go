@@ -45,7 +45,7 @@ const (
 	Length    Reason = "length" // Parameters.MaxTokens, or a full context
 )
 
-// End is what is known of an answer that has ended.
+// End describes an answer that has ended.
 type End struct {
 	Reason Reason
 	// PromptTokens is the number of tokens of the prompt, CachedTokens how many of them were not computed anew, and
@@ -63,7 +63,7 @@ type End struct {
 type Message struct {
 	// Role is who says it: system, user or assistant.
 	Role string
-	// Content is what is said. No text in it stands for a control token.
+	// Content is the text of the message. Nothing in it is read as a control token.
 	Content string
 }
 
@@ -121,7 +121,7 @@ func (m *Model) question(messages []Message, p Parameters) (q question, err erro
 	return q, err
 }
 
-// answer runs the range over an answer; err is what was wrong with the prompt.
+// answer generates an answer and passes its tokens to yield. err is an error of the prompt, or nil.
 func (m *Model) answer(ctx context.Context, q question, err error, p Parameters, yield func(Token, error) bool) {
 	fail := func(err error) { yield(Token{ID: -1}, err) }
 	if err != nil {

@@ -26,8 +26,8 @@ import (
 // ExportOptions say how [Export] compiles a checkpoint. The zero value keeps the weights as they are. The fields are
 // flags of etc export, whose help says more; the same options give the same bytes as the same flags.
 type ExportOptions struct {
-	// Linear is the form of linear weights: "none" (as ""), "4w", "8w", "mxfp4", "mxfp8" or "nvfp4". Embedding is that
-	// of the embedding.
+	// Linear is the form of linear weights: "none" (or ""), "4w", "8w", "mxfp4", "mxfp8" or "nvfp4". Embedding is the
+	// form of the embedding.
 	Linear, Embedding string
 	// GroupSize and EmbeddingGroupSize are how many weights of a row share a scale: 32, 64 or 128; 0 is 64. mxfp4,
 	// mxfp8 and nvfp4 have a size of their own.
@@ -230,7 +230,7 @@ func (o *ExportOptions) setDraft(c *loaders.Checkpoint) error {
 	return err
 }
 
-// recipe makes the recipe, and tells the build record what was asked for, as etc export has it.
+// recipe returns the recipe, and writes the options into the build record, as etc export does.
 func (o *ExportOptions) recipe(c *loaders.Checkpoint, recorded *record.Options) (none passes.Recipe, err error) {
 	method, err := o.method()
 	if err != nil {

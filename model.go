@@ -31,7 +31,7 @@ type Model struct {
 	guides *guide.Model // made when it is first needed
 }
 
-// Info is what is known of an open model.
+// Info describes an open model.
 type Info struct {
 	// Path is the file that it was opened from.
 	Path string
@@ -160,7 +160,7 @@ func cacheMemory(path string, m *ir.Module, positions int, e engine.Engine, p ev
 	return budget, state, err
 }
 
-// Info tells what is known of the model.
+// Info returns a description of the model.
 func (m *Model) Info() Info {
 	i := m.info
 	i.StopTokens = slices.Clone(i.StopTokens)

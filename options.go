@@ -99,9 +99,9 @@ func fill[T comparable](to *T, value T) {
 
 // Device is something that can run programs.
 type Device struct {
-	// Name is what Options.Device takes.
+	// Name is a value for Options.Device.
 	Name string
-	// Memory is that of a GPU in bytes; 0 for a device that uses the machine's.
+	// Memory is the memory of a GPU in bytes; 0 for a device that uses the machine's memory.
 	Memory int64
 }
 

@@ -20,7 +20,7 @@ type Parameters struct {
 	MaxTokens int
 	// Stop are texts that end the answer. They are not part of it.
 	Stop []string
-	// IgnoreStopTokens goes on behind the model's own end of the answer.
+	// IgnoreStopTokens continues after the model's own end of the answer.
 	IgnoreStopTokens bool
 
 	// Temperature divides the logits; 0 is the most likely token.
@@ -42,13 +42,12 @@ type Parameters struct {
 	// the tokens of etc run --seed. nil is a random one, which [End] tells.
 	Seed *int64
 
-	// Logprobs asks for the log-probability of each token, and of so many of the most likely ones beside it; nil for
-	// none.
+	// Logprobs asks for the log-probability of each token, and of this number of most likely tokens; nil for none.
 	Logprobs *int
 
-	// JSONSchema, Grammar and Regex, of which one may be set, hold the answer, behind its thoughts, to a JSON schema
-	// (draft 2020-12), a grammar in llama.cpp's notation (GBNF), or an expression in RE2's syntax that matches all of
-	// it. docs/constraints.md says what they may use.
+	// JSONSchema, Grammar and Regex restrict the answer after its thoughts; at most one of them may be set. JSONSchema
+	// is a JSON schema (draft 2020-12), Grammar a grammar in llama.cpp's notation (GBNF), Regex an expression in RE2's
+	// syntax that has to match all of the answer. docs/constraints.md says what they may use.
 	JSONSchema, Grammar, Regex string
 
 	// Think lets the model think first, or not, where its chat template knows of that; nil leaves it to the template.

@@ -18,7 +18,7 @@ func LoadTokenizer(path string) (*Tokenizer, error) {
 	return &Tokenizer{t}, nil
 }
 
-// Tokenizer is that of the model; nil where its file holds none.
+// Tokenizer returns the model's tokenizer, or nil where its file has none.
 func (m *Model) Tokenizer() *Tokenizer {
 	if m.text.Tokenizer == nil {
 		return nil
@@ -50,7 +50,7 @@ func (t *Tokenizer) Encode(text string, o EncodeOptions) []int {
 // Decode gives the text of tokens, without special ones. Ids that are no token are left out.
 func (t *Tokenizer) Decode(ids []int) string { return t.t.Decode(ids, true) }
 
-// Token gives the name of a token, as the tokenizer.json has it; false where there is none.
+// Token returns the name of a token as in tokenizer.json, or false where there is no such token.
 func (t *Tokenizer) Token(id int) (name string, ok bool) { return t.t.IDToToken(id) }
 
 // ID finds a token by its name, as <|im_end|>.

@@ -8,13 +8,14 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// File is what [Write] writes.
+// File is the content of a file for [Write].
 type File struct {
 	// Module is a legal module; its constants have data.
 	Module *ir.Module
 	// Extra is named data beside the constants, in order: tokenizer, configuration.
 	Extra []NamedBytes
-	// Record is named data of which a part is known only after the sources have been read. It comes last.
+	// Record is named data that contains fields whose values are known only after the sources have been read. It comes
+	// last in the file.
 	Record *Record
 	// Jobs is the number of workers; 0 means one per CPU.
 	Jobs int
@@ -23,8 +24,8 @@ type File struct {
 	Target outfile.Options
 	// Resume keeps what has been written when writing is interrupted, and goes on from it.
 	Resume bool
-	// Identity is what the bytes follow from beside the module: flags, version, sources. What has been begun
-	// under one identity is not continued under another.
+	// Identity lists everything besides the module that the bytes depend on: flags, version, sources. An interrupted
+	// write is not continued under another identity.
 	Identity []Property
 	// Inputs says where the leaves of the module's data ([ir.Leaves]) lie in files. Leaves that lie in no file are not
 	// in it. It is used to tell the operating system when it may drop the cached pages of these files. Nothing is read
@@ -61,7 +62,7 @@ type Input struct {
 // Record is named data whose size and most of whose bytes are known before a weight is read.
 type Record struct {
 	Key string
-	// Bytes are those of the record with anything in the place of the fields.
+	// Bytes is the text of the record; the fields in it may have any content.
 	Bytes []byte
 	// Fields are the parts that have to be computed, as the hashes of the sources, in the order in which the
 	// constants come. The workers do it beside the writing, near the constants, so that what is read twice is
@@ -72,7 +73,7 @@ type Record struct {
 // Field is a part of a record.
 type Field struct {
 	Offset, Size int
-	// Work is what Make takes, relative to the other fields: the bytes that it reads.
+	// Work is the work of Make in bytes that it reads, to share out the time among fields.
 	Work int64
 	// Reads is the provenance of the data that Make reads, empty for none.
 	Reads string

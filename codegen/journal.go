@@ -88,8 +88,8 @@ func continueJournal(path string, identity []Property, tasks []task) (*journal, 
 	return &journal{path: path, file: file}, done, nil
 }
 
-// parseJournal reads a journal of a file of so many tasks: the header, nil where it is none; the tasks that are
-// done; and the length of what is whole.
+// parseJournal reads the journal of a file with this number of tasks. It returns the header (nil if the text is not a
+// journal), the tasks that are done, and the length of the valid part.
 func parseJournal(text []byte, tasks int) (*journalHeader, set, int) {
 	end := bytes.IndexByte(text, '\n') + 1
 	var header journalHeader

@@ -14,7 +14,7 @@ const (
 	pageAlignment = 16 << 10
 	// largeSegment is the size from which a segment is page-aligned.
 	largeSegment = 64 << 10
-	// smallAlignment is that of the others, as ExecuTorch's exporter has it.
+	// smallAlignment is the alignment of the other segments, as in ExecuTorch's exporter.
 	smallAlignment = 128
 )
 

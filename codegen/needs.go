@@ -11,7 +11,7 @@ import (
 
 // Sized is a computation that knows the memory that producing it takes; others are taken to need a piece.
 type Sized interface {
-	// WorkerBytes is what each worker needs.
+	// WorkerBytes returns the memory that each worker needs.
 	WorkerBytes() int64
 	// SharedBytes is what the workers share while they are at the computation.
 	SharedBytes() int64
@@ -21,7 +21,7 @@ type Sized interface {
 type Memory struct {
 	// Fixed is what does not depend on the number of workers: the program, its module, the runtime.
 	Fixed int64
-	// Worker is what each worker adds.
+	// Worker is the memory that each further worker adds.
 	Worker int64
 }
 
@@ -43,7 +43,7 @@ const (
 	garbage = 2
 	// copies is how often the parts of a file that are held in memory are there: built, encoded, and as garbage.
 	copies = 4
-	// hashBytes is what computing a field of the record takes.
+	// hashBytes is the memory for computing a field of the record.
 	hashBytes = 1 << 20
 )
 

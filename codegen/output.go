@@ -266,7 +266,7 @@ func (o *output) commit() error {
 	return o.journal.remove()
 }
 
-// replaces is what is to be told of the file that is replaced, "" where there is none, or nobody to tell.
+// replaces returns the message about the file that is replaced, or "" where there is none or nobody asked for messages.
 func (o *output) replaces() string {
 	info := statPath(o.path)
 	if o.target.Log == nil || info == nil || info.Size() == 0 {

@@ -145,8 +145,8 @@ func (r *running) sum(w *worker) ([]byte, error) {
 	return hex.AppendEncode(nil, r.hash.Sum(nil)), nil
 }
 
-// hashTasks are those of the hashes of a segment, in a record that lies at an offset. They belong to the group of the
-// segment's tasks and run after those, for a hash needs the bytes in their order.
+// hashTasks returns the tasks that compute the hashes of a segment, for a record at an offset. They are in the group of
+// the segment's other tasks and run after them, since a hash needs the bytes in order.
 func (s *segment) hashTasks(r *running, g *group, record int64) []task {
 	var tasks []task
 	for _, field := range s.hashes {

@@ -80,9 +80,9 @@ func (l *Layout) tasks() []task {
 	return all
 }
 
-// tasks are those of a segment's data: pieces of it, or of the computation that it comes from, where no segment
-// before it does; and those of its hashes in a record that lies at an offset. Pieces that have a hash together are one
-// group, so that one part of a file has them all.
+// tasks returns the tasks of a segment's data: pieces of it, or blocks of the computation that it comes from, unless an
+// earlier segment has those; and the tasks of its hashes, for a record at an offset. Pieces with a common hash are one
+// group, so that they are all in one part of the file.
 func (s *segment) tasks(productions map[string]*production, record int64) []task {
 	reads, r := leaves(s.data), newRunning(s)
 	j, joint := s.data.(ir.Joint)
@@ -225,7 +225,8 @@ type target struct {
 	got     atomic.Int64 // bytes
 }
 
-// tasks are the blocks of a computation that has them; others are one task. size is that of the output at hand.
+// tasks returns the blocks of a computation that has blocks, else a single task. size is the size of the present
+// output.
 func (p *production) tasks(size int64) []task {
 	blocked, ok := p.computation.(ir.Blocked)
 	if !ok {

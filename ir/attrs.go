@@ -285,8 +285,8 @@ type QuantizedAttrs struct {
 	Dtype     *DType
 }
 
-// NewQuantizedAttrs are the attributes that join a weight of a form; d is what it dequantizes to, which mode affine
-// takes from its scales.
+// NewQuantizedAttrs returns the attributes of the operation quantized for a weight of a form. d is the dtype that it
+// dequantizes to; mode affine takes that from its scales.
 func NewQuantizedAttrs(form WeightForm, d DType) *QuantizedAttrs {
 	a := &QuantizedAttrs{GroupSize: form.Group, Bits: form.Bits, Mode: form.Mode}
 	if form.Mode != Affine && d != BF16 {

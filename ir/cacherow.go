@@ -22,7 +22,7 @@ func Q8Words(width int) int {
 	return width/4 + (width/Q8Group(width)+1)/2
 }
 
-// Q8Width is the width of the rows that take so many words; 0 where none does.
+// Q8Width returns the width of rows that take this number of words, or 0 where there is none.
 func Q8Width(words int) int {
 	for _, width := range []int{4, 8, 16} {
 		if Q8Words(width) == words {
@@ -53,8 +53,7 @@ func Q8Rows(t Type) (Type, error) {
 	return TensorType(U32, shape...), nil
 }
 
-// floatRows is the type of the floats that a cache stands for: itself, or that of the numbers which its codes stand
-// for, f32.
+// floatRows returns the type of the floats in a cache. For a coded cache it is f32, the type of the decoded numbers.
 func floatRows(operand string, t Type) (Type, error) {
 	if t.DType != U32 || t.Rank() == 0 {
 		return t, needFloat(operand, t.DType)

@@ -156,7 +156,7 @@ func Reshape(d Data, shape ...int64) Data {
 
 func (r reshaped) Shape() []int64 { return r.shape }
 
-// Provenance is that of the bytes: a reshape does not change them.
+// Provenance returns the provenance of the bytes, which a reshape does not change.
 func (r reshaped) Provenance() string { return r.Data.Provenance() }
 
 type rowSlice struct {

@@ -11,7 +11,7 @@ import (
 // with the constants, the buffers and the part of init that the entry needs. Constants and buffers of equal names are
 // the same in all.
 
-// needs is what an entry uses.
+// needs lists the constants, buffers and init operations that an entry uses.
 type needs struct {
 	values  map[*Value]bool // constants and derived constants, of the entry and of the operations of init that it needs
 	buffers map[*Buffer]bool
@@ -162,9 +162,9 @@ func keep[T any](list []T, wanted func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(x T) bool { return !wanted(x) })
 }
 
-// Join makes one module of modules of one entry each, and takes what they hold. Constants and buffers of equal names
-// are one, and so are operations of init that compute the same. The constant methods are those of the first. The error
-// names what has one name and is not the same.
+// Join makes one module from modules of one entry each, and takes over their content. Constants and buffers with the
+// same name are merged, as are init operations that compute the same. The constant methods are those of the first
+// module. It returns an error where two things with the same name differ.
 func Join(parts []*Module) (*Module, error) {
 	m := parts[0]
 	j := &joiner{m: m, constants: map[string]*Constant{}, named: map[string]*Buffer{},

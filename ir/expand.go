@@ -1,9 +1,9 @@
 package ir
 
-// Operations with an expansion are those of one engine: a row of its table makes them of the operations that every
-// engine knows, because it has a kernel for all of these at once. The expansion says what such an operation computes,
-// in the operations that it was made of. Its type rule and its reference semantics follow from it, so neither is
-// written twice.
+// Operations with an expansion belong to one engine. A pass of its table makes them from the operations that every
+// engine knows, because the engine has one kernel for several of these. The expansion says what such an operation
+// computes, in terms of the operations that it replaces. Its type rule and its reference semantics are derived from the
+// expansion, so neither is written twice.
 
 // Expanded gives m with every operation that has an expansion replaced by it: m itself where there is none. Parameters,
 // constants and buffers are shared.

@@ -14,7 +14,8 @@ type expansionTypes struct {
 	next  atomic.Uint32
 }
 
-// expansionType is what the results of an operation depend on, all of it static but for ints, and their types.
+// expansionType holds the operands' types and the attributes that determine the result types of an operation (all
+// static, except for ints), and those result types.
 type expansionType struct {
 	attrs   any
 	args    [][]Arg // values have a type alone, weights an operation, too

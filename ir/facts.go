@@ -23,14 +23,15 @@ const (
 	BesideAxis
 	// PermutedRows: row i of an axis of a transposition is row i of the axis that it comes from.
 	PermutedRows
-	// RegroupedRows: the result has the elements of x in row-major order. An axis whose rows are those of an axis of
-	// x, as long and with as much before it, keeps them.
+	// RegroupedRows: the result has the elements of x in row-major order. An axis of the result keeps the rows of an
+	// axis of x if it is as long and the same number of elements comes before it.
 	RegroupedRows
-	// LookedUpRows: the result has the axes of the first operand, indices, and behind them those of what is looked up.
+	// LookedUpRows: the result has the axes of the first operand, indices, followed by the axes of the table that is
+	// read.
 	LookedUpRows
-	// QueryRows: attention of queries q [B, H, S, D], the first of which stands at an int operand position, to a
-	// cache that is the same for all of them. Row i of axis 2 stands at position + i. Rows at the end may not be
-	// left out: the cache holds what they wrote.
+	// QueryRows: attention of queries q [B, H, S, D] over a cache that all of them share. The first query is at the int
+	// operand position, row i of axis 2 at position + i. Rows at the end may not be left out, since the cache has what
+	// they wrote.
 	QueryRows
 	// TabledRows: rows of the second last axis of the first operand, each of which stands in the tables positions and
 	// sequences too, along their first axis. What else they need is the same for all of them.

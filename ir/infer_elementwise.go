@@ -58,7 +58,7 @@ func inferBitwise(c *Inference) ([]Type, error) {
 	return c.broadcast(d, a, b)
 }
 
-// inferBitwiseInvert: integers, or bool, of which it is the logical not.
+// inferBitwiseInvert: integers are inverted bit by bit, bools logically.
 func inferBitwiseInvert(c *Inference) ([]Type, error) {
 	x := c.Type("x")
 	if x.DType.IsFloat() {
@@ -73,7 +73,7 @@ func inferWhere(c *Inference) ([]Type, error) {
 	return c.broadcast(Promote(x.DType, y.DType), c.Type("condition"), x, y)
 }
 
-// inferClip is maximum with a_min, then minimum with a_max, of which one may be absent.
+// inferClip: maximum with a_min, then minimum with a_max; one of the two may be absent.
 func inferClip(c *Inference) ([]Type, error) {
 	types := []Type{c.Type("x")}
 	for _, bound := range []string{"a_min", "a_max"} {

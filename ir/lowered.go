@@ -1,6 +1,6 @@
 package ir
 
-// The operations in this file are those of one engine: a row of its table makes them where a kernel computes several
+// The operations in this file belong to one engine. A pass of its table makes them where a kernel computes several
 // operations at once.
 
 // expandCopy: x, its elements in row-major order in memory of their own.

@@ -7,7 +7,7 @@ package ir
 type RopeAnglesAttrs struct {
 	// Tokens is the number of positions, Dims twice the number of angles of each.
 	Tokens, Dims int
-	// Base and Scale are those of rope (see [RopeAttrs]); without freqs the frequencies follow from Base.
+	// Base and Scale are as in rope (see [RopeAttrs]). Without freqs the frequencies follow from Base.
 	Base, Scale float32
 }
 
@@ -31,17 +31,17 @@ type RopeWriteAttrs struct {
 
 // AttentionAttrs are the attributes of attention.
 type AttentionAttrs struct {
-	// Scale and Window are those of cached_attention.
+	// Scale and Window are as in cached_attention.
 	Scale  float32
 	Window int
 	// Tiles says that scores are products of tiles in bfloat16; of rows_attention, those of rows that are one of many
 	// of one sequence behind one another.
 	Tiles bool
-	// First is that of block_attention, of rows_attention alone.
+	// First is as in block_attention; only rows_attention has it.
 	First int
 }
 
-// AttentionStepAttrs are the attributes of attention_step: those of rope_write, and those of attention.
+// AttentionStepAttrs are the attributes of attention_step: the attributes of rope_write and of attention together.
 type AttentionStepAttrs struct {
 	Traditional         bool
 	QNorm, KNorm, VNorm bool
@@ -170,8 +170,9 @@ func expandRopeHeads(b *Builder, op *Op) []*Value {
 	return []*Value{rotate(b, x, op.Input("angles"), attrs.Traditional)}
 }
 
-// expandRopeWrite: queries q [1, H, T, D], normalized or not and rotated; keys k [1, Hkv, T, D] likewise, and values v,
-// go to the caches, from slot start on. With stop the slots are those up to there, without they are those of a ring.
+// expandRopeWrite: queries q [1, H, T, D] are rotated, after a norm if there is one; keys k [1, Hkv, T, D] too. Keys
+// and values v are written to the caches, from slot start on. With stop, slots start to stop are written; without, the
+// cache is a ring buffer.
 func expandRopeWrite(b *Builder, op *Op) []*Value {
 	return []*Value{ropeWrite(b, op, Attrs[RopeWriteAttrs](op))}
 }
@@ -218,7 +219,7 @@ func expandAttention(b *Builder, op *Op) []*Value {
 	return []*Value{gated(b, y, op.Input("gate"))}
 }
 
-// expandRowsAttention: block_attention, [1, H, R, D]; with a gate as attention has it.
+// expandRowsAttention: block_attention with result [1, H, R, D]; a gate as in attention.
 func expandRowsAttention(b *Builder, op *Op) []*Value {
 	attrs := Attrs[AttentionAttrs](op)
 	y := b.Value("block_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, First: attrs.First},

@@ -6,18 +6,18 @@ package ir
 type RouterAttrs struct {
 	// K is the number of experts of a token.
 	K int
-	// Precise is that of softmax.
+	// Precise is as in softmax.
 	Precise bool
 }
 
-// RoutedExpertsAttrs are the attributes of routed_experts: those of a router and those of experts.
+// RoutedExpertsAttrs are the attributes of routed_experts: the attributes of a router and of experts together.
 type RoutedExpertsAttrs struct {
 	K       int
 	Precise bool
 	// Norm says that x is normalized first, as rms_norm does with Eps.
 	Norm bool
 	Eps  float32
-	// Activation is that of the gates, one that [ExpertsOf] knows.
+	// Activation is the activation of the gates, one that [ExpertsOf] knows.
 	Activation string
 }
 
@@ -26,7 +26,7 @@ type ExpertsAttrs struct {
 	// Norm says that x is normalized first, as rms_norm does with Eps.
 	Norm bool
 	Eps  float32
-	// Activation is that of the gates, one that [ExpertsOf] knows.
+	// Activation is the activation of the gates, one that [ExpertsOf] knows.
 	Activation string
 }
 

@@ -2,19 +2,19 @@ package ir
 
 // The operations in this file are products and normalizations of one engine, with what stands around them in a block.
 
-// MatvecAttrs are those of a product of a few rows. Where Norm is set, rows are normalized before they are used:
-// x/√(mean(x²) + Eps) · weight, which is the operand norm, or without a weight where that is absent. Where Cap is not
-// 0, results are bounded: Cap·tanh(y / Cap).
+// MatvecAttrs are the attributes of a product of a few rows. With Norm, rows are normalized first: x/√(mean(x²) + Eps)
+// · weight, where weight is the operand norm, if there is one. If Cap is not 0, results are soft-capped: Cap·tanh(y /
+// Cap).
 type MatvecAttrs struct {
 	Norm bool
 	Eps  float32
 	Cap  float32
 }
 
-// MatvecConvAttrs are those of products of one row whose first Channels results of the first weight are convolved. Of
-// results First to First+Rows-1 of weight number Of there is a copy after an activation, one of [Activations], where
-// that is not empty. Early says that nothing before it writes the state and reset, so that a kernel may read them while
-// those before it run.
+// MatvecConvAttrs are the attributes of products of one row whose first Channels results of the first weight are
+// convolved. If Activation, one of [Activations], is not empty, results First to First+Rows-1 of weight number Of are
+// also written after that activation. Early says that no earlier operation writes the state and reset, so that a kernel
+// may read them while earlier kernels run.
 type MatvecConvAttrs struct {
 	Norm           bool
 	Eps            float32
@@ -27,15 +27,16 @@ type MatvecConvAttrs struct {
 	Early          bool
 }
 
-// MatvecGLUAttrs are those of a pair of products of a few rows: Activation, one of [Activations], is that of the gate.
+// MatvecGLUAttrs are the attributes of a gated pair of products of a few rows. Activation, one of [Activations], is
+// applied to the gate.
 type MatvecGLUAttrs struct {
 	Norm       bool
 	Eps        float32
 	Activation string
 }
 
-// MatvecHeadsAttrs are those of a product of a row that is normalized in heads of Head elements, each on its own, and
-// multiplied by a gate, or by an activation of the gate where one of [Activations] is named.
+// MatvecHeadsAttrs are the attributes of a product of one row. The row is first normalized in heads of Head elements,
+// each on its own, and multiplied by a gate, to which an activation may be applied, one of [Activations].
 type MatvecHeadsAttrs struct {
 	Head       int
 	Eps        float32
@@ -43,20 +44,20 @@ type MatvecHeadsAttrs struct {
 	Cap        float32
 }
 
-// SumAttrs are those of a sum of two terms. PreEps is that of the normalization of the first one.
+// SumAttrs are the attributes of a residual sum. PreEps is the epsilon of the norm of the first term.
 type SumAttrs struct {
 	PreEps float32
 }
 
-// AddNormAttrs are those of a sum that is normalized. Kept says that the sum is a result, too.
+// AddNormAttrs are the attributes of the norm of a residual sum. Kept says that the sum is a result too.
 type AddNormAttrs struct {
 	PreEps float32
 	Eps    float32
 	Kept   bool
 }
 
-// MatvecSumAttrs are those of a product of a sum that is normalized. Activation is that of the gate, of a pair of
-// products.
+// MatvecSumAttrs are the attributes of a product, or a gated pair of products, of the norm of a residual sum.
+// Activation is applied to the gate of a pair.
 type MatvecSumAttrs struct {
 	PreEps     float32
 	Eps        float32
@@ -65,7 +66,7 @@ type MatvecSumAttrs struct {
 	Activation string
 }
 
-// GatedNormAttrs are those of a normalization that is multiplied by an activation of a gate, one of [Activations].
+// GatedNormAttrs are the attributes of a norm that is multiplied by an activation of a gate, one of [Activations].
 type GatedNormAttrs struct {
 	Eps        float32
 	Activation string
@@ -79,14 +80,15 @@ type PrepareAttrs struct {
 	Exact bool
 }
 
-// MatmulAttrs are those of a tiled product. Exact computes in f32 throughout. Where Cap is not 0, results are bounded:
-// Cap·tanh(y / Cap).
+// MatmulAttrs are the attributes of a tiled product. Exact computes in f32 throughout. If Cap is not 0, results are
+// soft-capped: Cap·tanh(y / Cap).
 type MatmulAttrs struct {
 	Exact bool
 	Cap   float32
 }
 
-// MatmulGLUAttrs are those of a pair of tiled products: Activation, one of [Activations], is that of the gate.
+// MatmulGLUAttrs are the attributes of a gated pair of tiled products. Activation, one of [Activations], is applied to
+// the gate.
 type MatmulGLUAttrs struct {
 	Exact      bool
 	Activation string

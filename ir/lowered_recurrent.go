@@ -7,8 +7,8 @@ type DeltaStepAttrs struct {
 	// Norm says that q and k are normalized first, as rms_norm does with Eps and their weights.
 	Norm bool
 	Eps  float32
-	// Gates says that g and beta are what decays and update rates are made of, with bias and rate, as delta_gates takes
-	// them.
+	// Gates says that g and beta are the inputs from which decays and update rates are computed, with bias and rate, as
+	// in delta_gates.
 	Gates bool
 	// Early says that no operation before this one writes the state.
 	Early bool

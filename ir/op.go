@@ -146,7 +146,7 @@ func (r *Region) Walk(f func(*Op)) {
 	}
 }
 
-// OperandKind tells what may stand in an operand.
+// OperandKind is the kind of argument that an operand takes.
 type OperandKind uint8
 
 const (
@@ -191,7 +191,7 @@ type Operand struct {
 	Shared bool
 }
 
-// Effect is what an operation does beside computing its results.
+// Effect is what an operation does in addition to computing its results.
 type Effect uint8
 
 const (
@@ -205,7 +205,7 @@ const (
 	Draws
 	// Undefined marks undef, whose result is equal to nothing, not even to itself.
 	Undefined
-	// Control marks if and scan, whose effects are those of their regions.
+	// Control marks if and scan, whose effects are the effects of their regions.
 	Control
 )
 
@@ -222,7 +222,7 @@ type OpDef struct {
 	Attrs any
 	// Results is the number of results; -1 where arguments or attributes decide.
 	Results int
-	// Effect is what the op does beside computing.
+	// Effect is what the operation does in addition to computing its results.
 	Effect Effect
 	// State is what the op does to its buffer. It is set exactly where Effect is Reads or Writes.
 	State StateUse

@@ -107,9 +107,9 @@ func newPrinter(m *Module) *printer {
 	return p
 }
 
-// symbolsInOrder visits the symbols of e in the order of their names, which is that of an earlier text,
-// and never that of their addresses. Symbols without names appear bare first (a parameter's dim, the
-// value of item_int, a joined dim), one in an expression.
+// symbolsInOrder visits the symbols of e in the order of their names (the order of an earlier text), never in the order
+// of their addresses. A symbol without a name first appears alone (as a parameter's dim, the value of item_int, or a
+// joined dim), so there is at most one such in an expression.
 func symbolsInOrder(e *Expr, f func(*Symbol)) {
 	var symbols []*Symbol
 	e.Symbols(func(s *Symbol) { symbols = append(symbols, s) })

@@ -174,8 +174,8 @@ func nonNegative(axis, rank int) int {
 	return axis
 }
 
-// sameRows finds the axis of from whose rows are those of an axis of to, which has the same elements in the same order;
-// -1 where there is none.
+// sameRows returns the axis of from that has the same rows as axis of to, where both types have the same elements in
+// the same order; -1 where there is none.
 func sameRows(to Type, axis int, from Type) int {
 	before := to.ElementsBefore(axis)
 	for i, d := range from.Shape {

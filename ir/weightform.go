@@ -83,13 +83,13 @@ func (f WeightForm) Check() error {
 // HasProducts reports whether MLX multiplies by such weights: groups of 16 in mode affine can be dequantized only.
 func (f WeightForm) HasProducts() bool { return f.Mode != Affine || f.Group != 16 }
 
-// Words is the number of words u32 of a row of so many codes, which must fill them.
+// Words returns the number of u32 words of a row of columns codes, which must fill them.
 func (f WeightForm) Words(columns int64) int64 { return columns * int64(f.Bits) / 32 }
 
-// Columns is the number of codes in so many words u32.
+// Columns returns the number of codes in words u32 words.
 func (f WeightForm) Columns(words int64) int64 { return words * 32 / int64(f.Bits) }
 
-// Groups is the number of scales of a row of so many codes, which they must divide.
+// Groups returns the number of scales of a row of columns codes, which groups must divide.
 func (f WeightForm) Groups(columns int64) int64 { return columns / int64(f.Group) }
 
 // String is the form for people: "affine 4-bit g64".

@@ -16,13 +16,13 @@ import (
 	"github.com/etc-ml/etc/loaders/safetensors"
 )
 
-// Options are what the user chooses about a module.
+// Options are the user's options for a module.
 type Options = builder.Options
 
 // Checkpoint is an open checkpoint whose configuration and tensors fit each other.
 type Checkpoint struct {
-	// Model is what the directory says beside its weights: configuration, tokenizer, chat template,
-	// sampling defaults, special tokens, and the files themselves.
+	// Model has everything in the directory except for the weights: configuration, tokenizer, chat template, sampling
+	// defaults, special tokens, and the list of files.
 	Model *huggingface.Model
 
 	arch     architecture
@@ -31,7 +31,7 @@ type Checkpoint struct {
 	skipped  map[string]int
 	list     []builder.Tensor           // all tensors
 	sourceOf func(name string) []Source // the tensors of the files that one of list is made of
-	// multipliers tells that norms are stored as what they multiply by ([builder.Tensors]).
+	// multipliers says that norms are stored as the factors that they multiply by ([builder.Tensors]).
 	multipliers bool
 	draft       string // kind of the draft, "" for none
 	unlisted    []string
@@ -143,8 +143,8 @@ func (c *Checkpoint) readSafetensors(files *safetensors.Checkpoint, config strin
 	})
 }
 
-// read gives the architecture its tensors, which are those of list that belong to the language model. sources gives the
-// tensors of the files that one of them is made of.
+// read gives the architecture its tensors: those of list that belong to the language model. sources returns the tensors
+// of the files from which one of them is made.
 func (c *Checkpoint) read(list []builder.Tensor, tensors *builder.Tensors, sources func(name string) []Source) error {
 	if c.model = c.arch.open(c.Model.Config, c.Model.Tokens, tensors); c.model == nil {
 		return fmt.Errorf("%s: expected another type of configuration than %T", c.Model.Dir, c.Model.Config)
@@ -202,14 +202,14 @@ func (c *Checkpoint) Build(o Options) (*ir.Module, error) {
 // Sources lists the tensors that modules read, in the order of their bytes in the files, those of a draft last.
 func (c *Checkpoint) Sources() []Source { return c.sources }
 
-// Skipped counts the tensors that are left out, by kind: those of modules beside the language model, [builder.Vision],
-// [builder.Audio] and [builder.MultiToken], and [builder.SharedKV].
+// Skipped counts the tensors that are not used, by kind: those of modules other than the language model
+// ([builder.Vision], [builder.Audio], [builder.MultiToken]), and [builder.SharedKV].
 func (c *Checkpoint) Skipped() map[string]int { return c.skipped }
 
 // Unlisted lists the names of tensors that lie in the files but not in the index, which are left out.
 func (c *Checkpoint) Unlisted() []string { return c.unlisted }
 
-// Notes lists what the user should know of the input beside what is skipped.
+// Notes lists further facts about the input that the user should know.
 func (c *Checkpoint) Notes() []string { return c.notes }
 
 // Prequantized reports whether the checkpoint is a bundle that ExecuTorch's quantize_and_save wrote.
@@ -226,8 +226,8 @@ func (c *Checkpoint) EOS() []int { return c.Model.Tokens.EOS }
 // Close closes the files of the weights; modules cannot read their constants any more.
 func (c *Checkpoint) Close() error { return c.close() }
 
-// sourceOf makes a source of a tensor of a file. prefix keeps provenances apart from those of other files with such
-// names.
+// sourceOf makes a source from a tensor of a file. prefix distinguishes its provenance from tensors of other files with
+// the same name.
 func sourceOf(t *safetensors.Tensor, prefix string) Source {
 	return Source{Name: t.Name, DType: string(t.DType), Shape: t.Shape, File: filepath.Base(t.File().Path()),
 		Size: t.Size(),

@@ -144,7 +144,7 @@ func (c *Checkpoint) readAssistant(path string, text []byte, files []*safetensor
 	if err != nil {
 		return err
 	}
-	// Names of the assistant's tensors are those of the model's, so provenances need something to tell them apart.
+	// The assistant's tensors have the same names as the model's, so their provenances get a prefix.
 	list, source := tensorsOf(files, gemma4.AssistantNames)
 	tensors := builder.NewTensors(list)
 	use, err := m.ReadAssistant(config, tensors)

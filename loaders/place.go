@@ -5,7 +5,7 @@ import (
 	"github.com/etc-ml/etc/loaders/safetensors"
 )
 
-// Provenance is that of the data of modules that read the tensor ([ir.Data]).
+// Provenance returns the provenance of the data that modules read from the tensor ([ir.Data]).
 func (s Source) Provenance() string {
 	switch t := s.data.(type) {
 	case *safetensors.Tensor:

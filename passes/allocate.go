@@ -34,7 +34,8 @@ func (a *Allocation) Tried(cols int) *quantize.Scheme {
 	return nil
 }
 
-// measurable is a scheme whose error needs no text: that of a calibrated one goes with that of best.
+// measurable returns a scheme whose error can be measured without a text. For a calibrated scheme that is best, since
+// their errors rise and fall together.
 func measurable(s quantize.Scheme) quantize.Scheme {
 	if s.Method.Calibrated() {
 		s.Method = quantize.Best

@@ -12,7 +12,7 @@ import (
 // Folding says which operations folding computes and what becomes of their results. It folds operations with one
 // result whose arguments are all small constants ([ir.OpDef.CanFold]).
 type Folding struct {
-	// Constant is the constant that an argument stands for, nil where it stands for none.
+	// Constant returns the constant that an argument refers to, or nil.
 	Constant func(*ir.Value) *ir.Constant
 	// Keep tells operations that are left to the runtime though they could be computed.
 	Keep func(*ir.Op) bool

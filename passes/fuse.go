@@ -175,7 +175,7 @@ func (p *projections) join(b *ir.Builder, name string, group []*ir.Op) *ir.Value
 	return b.Value("quantized", first.Def.Attrs, parts...)
 }
 
-// family is what linears that merge have in common.
+// family has the properties that linears must share to be merged.
 type family struct {
 	x     *ir.Value
 	name  string

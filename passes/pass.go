@@ -2,7 +2,7 @@ package passes
 
 import "github.com/etc-ml/etc/ir"
 
-// Backend is what a module is compiled for.
+// Backend is the target that a module is compiled for.
 type Backend uint8
 
 const (

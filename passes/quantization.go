@@ -151,7 +151,7 @@ func (q *quantization) ProduceBlock(i int, emit func(output int, offset int64, p
 	return nil
 }
 
-// blockWork is what a block needs, kept from block to block and from weight to weight.
+// blockWork is the scratch memory for a block, reused from block to block and from weight to weight.
 type blockWork struct {
 	raw     []byte
 	values  []float32

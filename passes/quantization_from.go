@@ -5,7 +5,7 @@ import "github.com/etc-ml/etc/ir"
 // From is the weight that is quantized.
 func (q *quantization) From() []ir.Data { return []ir.Data{q.source} }
 
-// hqqFitBytes is what hqq's search keeps for each group of a matrix: a float32 and a count, padded.
+// hqqFitBytes is the memory of hqq's search for each group of a matrix: a float32 and a count, padded.
 const hqqFitBytes = 8
 
 // WorkerBytes is the memory that a worker needs for a block: its source bytes, a tile of decoded weights with
@@ -21,8 +21,8 @@ func (q *quantization) WorkerBytes() int64 {
 	return int64(rows)*(row+2*encoded) + tile*decodedBytes
 }
 
-// decodedBytes is what a weight of a tile takes while it is quantized: itself in float32, its code, and what
-// the methods that search keep beside it.
+// decodedBytes is the memory for a weight of a tile while it is quantized: the weight in float32, its code, and the
+// data of methods that search.
 const decodedBytes = 32
 
 // SharedBytes is the memory that all workers share while a matrix is being quantized: hqq's fits.

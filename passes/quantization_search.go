@@ -49,7 +49,7 @@ func (q *quantization) search(matrix int) (*search, error) {
 	return s, s.err
 }
 
-// groups is the number of groups of so many rows.
+// groups returns the number of groups in rows rows.
 func (q *quantization) groups(rows int) int {
 	if q.scheme.GroupSize == 0 {
 		return rows

@@ -148,9 +148,9 @@ func (q *weightQuantizer) weight(b *ir.Builder, kind WeightKind, w *ir.Value) *i
 	return b.Value("quantized", ir.NewQuantizedAttrs(scheme.Form(cols), d), k.packed, k.scales, biases)
 }
 
-// use is a weight with its scheme. A row of an embedding becomes activations, whose dtype is that of its scales: those
-// of a float32 checkpoint stay float32, as the rest of its graph is. lm_head takes the same bytes where it is the same
-// matrix.
+// use returns a weight with its scheme. A row of an embedding becomes an activation, whose dtype is the dtype of the
+// scales; so scales of a float32 checkpoint stay float32, like the rest of its graph. lm_head uses the same bytes if it
+// is the same matrix.
 func (q *weightQuantizer) use(kind WeightKind, c *ir.Constant, s quantize.Scheme) weightUse {
 	exact := weightUse{c, s}
 	exact.scheme.Params = quantize.F32

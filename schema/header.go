@@ -29,8 +29,8 @@ const (
 	extendedHeaderLength = 32
 )
 
-// ReadExtendedHeader reads the header from the first bytes of a file, of which it needs 40. The header is nil
-// where the file has none: the program then is the whole file and has no segments.
+// ReadExtendedHeader reads the header from the first bytes of a file; it needs 40 of them. It returns nil where the
+// file has no header: the program then is the whole file and has no segments.
 func ReadExtendedHeader(file []byte) (*ExtendedHeader, error) {
 	if len(file) < extendedHeaderOffset+extendedHeaderLength {
 		return nil, fmt.Errorf("%d bytes are too few for a program", len(file))

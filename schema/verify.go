@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Limits of Verify. Depth and tables are those of FlatBuffers' C++ verifier, and so of ExecuTorch. A buffer
-// may point to one table or vector from many places, so that reading it all can take far more than its size;
-// the other limits hold that to a multiple of the size.
+// Limits of Verify. Depth and number of tables are the limits of FlatBuffers' C++ verifier, and so of ExecuTorch. A
+// buffer may refer to one table or vector from many places, so that reading all of it can take far longer than its size
+// suggests. The other limits bound that to a multiple of the size.
 const (
 	maxSize   = math.MaxInt32
 	maxDepth  = 64

@@ -43,7 +43,7 @@ type Cache struct {
 	size int64 // what the directory held at the last look, and what has been written since
 }
 
-// Stats is what has become of the blocks of computations.
+// Stats counts the blocks of computations that were found, computed and stored.
 type Stats struct {
 	Hits, Misses int64
 	// Damaged entries were removed.
@@ -70,7 +70,8 @@ func (c *Cache) Stats() Stats {
 	return s
 }
 
-// Name is the name of an entry: a hash of parts, none of which runs into the next.
+// Name returns the name of an entry: a hash of parts, each with its length, so that different parts never give the same
+// input.
 func Name(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -221,7 +222,7 @@ func (c *Cache) trim() error {
 	return nil
 }
 
-// Usage is what a directory holds.
+// Usage describes the content of a cache directory.
 type Usage struct {
 	Entries int   `json:"entries"`
 	Size    int64 `json:"size"`    // bytes

@@ -64,13 +64,14 @@ type computation struct {
 // From is the data that it reads.
 func (c *computation) From() []ir.Data { return c.leaves }
 
-// sized is what codegen asks of a computation's memory.
+// sized is implemented by computations that report their memory to codegen.
 type sized interface {
 	WorkerBytes() int64
 	SharedBytes() int64
 }
 
-// entryBytes is what a worker holds of an entry beside the block: its content, and that with the frame.
+// entryBytes is the memory of a worker for an entry, in addition to the block: the content, and the content with its
+// frame.
 const entryBytes = 4 << 20
 
 // WorkerBytes is the memory that a worker needs.
@@ -160,7 +161,7 @@ func (c *computation) name(i int) (string, bool, error) {
 	return Name(c.base, strconv.Itoa(i)), true, nil
 }
 
-// piece is what a block gives at a time.
+// piece is a part of a block that is passed on at once.
 type piece struct {
 	output int
 	offset int64

@@ -60,7 +60,7 @@ type gguf struct {
 	tensors []tensor
 }
 
-// tokenBytes is what one token reads of the weights.
+// tokenBytes returns the number of bytes of weights that one token reads.
 func (g *gguf) tokenBytes() (n float64) {
 	for _, t := range g.tensors {
 		if t.active > 0 {
@@ -76,7 +76,7 @@ func (g *gguf) quantized(name string, dims ...uint64) {
 	g.tensors = append(g.tensors, tensor{name, typeQ4_0, dims, 0, 1})
 }
 
-// expert adds weights of experts, of which a token uses some; the last of the dims is their number.
+// expert adds weights of experts; a token uses used of them. The last of the dims is the number of experts.
 func (g *gguf) expert(name string, used uint64, dims ...uint64) {
 	g.tensors = append(g.tensors, tensor{name, typeQ4_0, dims, 0, int(dims[len(dims)-1] / used)})
 }

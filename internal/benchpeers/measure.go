@@ -13,7 +13,7 @@ import (
 	"github.com/etc-ml/etc/runtime/cpu/pool"
 )
 
-// setting is what is measured on both programs.
+// setting is one configuration that is measured with both programs.
 type setting struct {
 	Model   string `json:"model"`
 	Threads int    `json:"threads"`

@@ -75,8 +75,8 @@ func (p *peers) build() error {
 	return p.command(p.dir, "cmake", "--build", "build", "--target", "llama-bench", "-j", fmt.Sprint(runtime.NumCPU()))
 }
 
-// mendTileConfig keeps gcc 12 from dropping most stores of the configuration of AMX tiles, of which it takes
-// ldtilecfg to read 8 bytes: llama.cpp ends with an illegal instruction otherwise.
+// mendTileConfig works around a bug of gcc 12: it takes ldtilecfg to read only 8 bytes, and drops most stores of the
+// configuration of AMX tiles. Without this llama.cpp ends with an illegal instruction.
 func mendTileConfig(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -57,7 +57,7 @@ func kept(path, commit string) ([]result, error) {
 	return all, lines.Err()
 }
 
-// median is that of the samples, or 0 where a part was not measured.
+// median returns the median of the samples, or 0 where a part was not measured.
 func median(samples []float64) float64 {
 	if len(samples) == 0 {
 		return 0

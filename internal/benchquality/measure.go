@@ -23,10 +23,10 @@ type setting struct {
 	flags  []string
 }
 
-// name is that of a setting in messages and for -only.
+// name returns the name of a setting in messages and for -only.
 func (s setting) name() string { return fmt.Sprintf("%s/%d %s", s.Form, s.Group, s.Method) }
 
-// settings are those of the table in its order.
+// settings returns the settings of the table in its order.
 func settings() (all []setting) {
 	affine := func(form string, group int, methods ...string) {
 		for _, m := range methods {
@@ -58,14 +58,14 @@ func (s setting) calibrated() bool {
 	return slices.Contains([]string{"weighted", "gptq", "auto"}, s.Method)
 }
 
-// result is what a setting gave.
+// result is the result of a setting.
 type result struct {
 	Commit string `json:"commit"`
 	Model  string `json:"model"`
 	Form   string `json:"form"`
 	Group  int    `json:"group,omitempty"`
 	Method string `json:"method"`
-	// Bits are those of a quantized weight, scales and biases included.
+	// Bits is the number of bits per quantized weight, including scales and biases.
 	Bits       float64 `json:"bits"`
 	Bytes      int64   `json:"bytes"` // of the file
 	KL         float64 `json:"kl_mean"`
@@ -153,7 +153,7 @@ func (b *bench) measure(model, checkpoint string, s setting) (result, error) {
 	return r, nil
 }
 
-// inspected is what etc inspect --json tells of the weights.
+// inspected is the part of etc inspect --json about weights.
 type inspected struct {
 	Methods []struct {
 		Graph struct {
@@ -165,7 +165,7 @@ type inspected struct {
 	}
 }
 
-// bits are those of a quantized weight, on average.
+// bits returns the average number of bits per quantized weight.
 func (x inspected) bits() float64 {
 	var elements, size int64
 	for _, m := range x.Methods {

@@ -15,7 +15,7 @@ import (
 type Corpus struct {
 	seeds []Seed
 	nodes []*mlxgraph.OpNodeT
-	// alike are kinds of nodes of which one can stand in place of another: those with the same fields.
+	// alike has, for each kind of node, the kinds that can replace it: those with the same fields.
 	alike map[string][]*mlxgraph.OpNodeT
 }
 
@@ -468,7 +468,7 @@ func (m *mutation) anything() {
 	}
 }
 
-// deepCopy copies what is behind pointers too.
+// deepCopy copies a value and everything that its pointers refer to.
 func deepCopy(v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.Pointer:

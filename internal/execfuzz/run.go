@@ -21,7 +21,7 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// Verdict is what became of a mutant.
+// Verdict is the result of running a mutant.
 type Verdict int
 
 const (
@@ -107,7 +107,7 @@ const (
 	toleranceMixed = 2e-2 // state is rounded to bf16, on one side or the other of a half
 )
 
-// Outcome is what became of a mutant with one set of inputs. The text says what is wrong.
+// Outcome is the result of a mutant for one set of inputs. Its text says what is wrong.
 type Outcome struct {
 	Verdict Verdict
 	Text    string

@@ -41,7 +41,7 @@ func MemoryOn(e engine.Engine) (bytes int64, device string) {
 type Fit struct {
 	// File is the name for messages.
 	File string
-	// Need is what it takes.
+	// Need is the memory that the program needs.
 	Need session.Memory
 	// Context is its positions; 0: the program has none to speak of.
 	Context int

@@ -37,7 +37,7 @@ func RefusedStorage(path string, s ragged.Storage, err error) error {
 	return nil
 }
 
-// withStorage is what a program needs that keeps its state in another form than the declared one.
+// withStorage returns the memory that a program needs if its state is stored in another form than the declared one.
 func withStorage(need session.Memory, m *ir.Module, context int, p eval.Precision, s ragged.Storage) session.Memory {
 	if s == (ragged.Storage{}) {
 		return need

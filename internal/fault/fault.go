@@ -10,7 +10,7 @@ import (
 type Error struct {
 	// During is what was going on, as "running forward"; "" where nobody said.
 	During string
-	// Value is what the panic was called with.
+	// Value is the argument of panic.
 	Value any
 	// Stack is where, as the runtime prints it.
 	Stack []byte
@@ -34,15 +34,15 @@ func (e *Error) Unwrap() error {
 	return err
 }
 
-// Unreadable reports whether the fault is that of reading or writing an address that memory does not have, as a
-// mapping of a file does when the file is cut (SIGBUS). That needs [Readable].
+// Unreadable reports whether the fault was an access to memory that cannot be accessed, such as a mapped file that was
+// cut (SIGBUS). It requires [Readable].
 func (e *Error) Unreadable() bool {
 	x, ok := e.Value.(interface{ Addr() uintptr })
 	return ok && x.Addr() >= 1<<12 // less is a nil pointer
 }
 
-// Of makes an error of what a panic was called with. What is one already stays as it is. It is called by the function
-// that recovers, so that the stack is that of the panic.
+// Of makes an error from the argument of a panic. An *Error stays as it is. The function that recovers calls it, so
+// that the stack is that of the panic.
 func Of(during string, value any) *Error {
 	if e, ok := value.(*Error); ok {
 		return e

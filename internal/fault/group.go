@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Group is a number of goroutines whose panics are those of the goroutine that waits for them: a panic that nobody
-// recovers ends the process, whoever started the goroutine. They may read mapped files (see [Readable]). The zero
-// value is ready.
+// Group is a set of goroutines whose panics are passed on to the goroutine that waits for them. (A panic that nothing
+// recovers ends the process.) The goroutines may read mapped files (see [Readable]). The zero value is ready for use.
 type Group struct {
 	wait    sync.WaitGroup
 	failure atomic.Pointer[Error]

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/crypto/scrypt"
 )
 
-// PublicKey is what signatures are checked with.
+// PublicKey is a key to verify signatures with.
 type PublicKey struct {
 	// ID tells keys apart; signatures name it.
 	ID  [8]byte
@@ -48,7 +48,7 @@ func (e *FormatError) Error() string { return "expected " + e.Expected + ", foun
 // ErrPassword is a private key that the password does not open.
 var ErrPassword = errors.New("the password is not that of the key, or the key is damaged")
 
-// lines splits a text into so many lines, the last of which need not end.
+// lines splits a text into n lines. The last one may lack a newline.
 func lines(text []byte, n int, what string) ([]string, error) {
 	if len(text) > maxText {
 		return nil, &FormatError{what, fmt.Sprintf("%d bytes", len(text))}
@@ -63,7 +63,7 @@ func lines(text []byte, n int, what string) ([]string, error) {
 	return out, nil
 }
 
-// decode reads base64 of so many bytes that begin with one of some algorithms.
+// decode decodes a base64 line of size bytes, whose first bytes must name one of the algorithms.
 func decode(line string, size int, what string, algorithms ...string) ([]byte, error) {
 	raw, err := base64.StdEncoding.Strict().DecodeString(line)
 	if err != nil {
@@ -103,7 +103,7 @@ func ParsePublicKey(text []byte) (PublicKey, error) {
 	return k, nil
 }
 
-// Text is the key as a file has it.
+// Text returns the content of a key file.
 func (k PublicKey) Text() []byte {
 	raw := append([]byte(algorithm), k.ID[:]...)
 	return fmt.Appendf(nil, "%sminisign public key %s\n%s\n", untrusted, k.Name(),

@@ -20,8 +20,7 @@ func (e *KeyError) Error() string {
 	return fmt.Sprintf("expected a signature by the key %s, found one by %s", e.Expected.Name(), e.Found.Name())
 }
 
-// Sign gives the text of a signature of a message, as a file has it. The comments are one line each; the
-// trusted one is signed too.
+// Sign returns the content of a signature file for a message. Each comment is one line; the trusted one is signed too.
 func (k PrivateKey) Sign(message []byte, untrustedComment, trustedComment string) ([]byte, error) {
 	if strings.ContainsAny(untrustedComment+trustedComment, "\r\n") ||
 		len(untrustedComment)+len(trustedComment) > maxText/2 {

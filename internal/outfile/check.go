@@ -15,10 +15,11 @@ import (
 
 // Options say what is to be written, and what must not be lost by it.
 type Options struct {
-	// Kind is what is written. A file of another kind is not replaced; an empty one is. "" replaces any.
+	// Kind is the kind of file that is written. It replaces a file of the same kind or an empty one, but no other; ""
+	// replaces any.
 	Kind Kind
-	// Inputs are files that the same command reads, by name. A directory stands for the files of a checkpoint that
-	// it holds. Names of which there is no file are left out.
+	// Inputs are the names of files that the same command reads. A directory stands for the checkpoint's files in it.
+	// Names without a file are ignored.
 	Inputs []string
 	// Private makes the file one that only its owner can read, as what holds a conversation is.
 	Private bool
@@ -37,8 +38,8 @@ type TargetError struct {
 
 func (e *TargetError) Error() string { return e.Path + ": " + e.Problem }
 
-// Check says whether [Write] may write a file under a name now: a [*TargetError] says why not and what to do, other
-// errors are those of looking. It is for the start of a command whose result is written at its end.
+// Check reports whether [Write] may write a file under this name now. A [*TargetError] says why not and what to do;
+// other errors are failures to find out. Commands that write their result at the end call it at their start.
 func Check(path string, o Options) error {
 	_, err := o.check(path)
 	return err

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// FileSystem is what this package needs of a file system. Its methods behave as those of package os.
+// FileSystem has the functions of a file system that this package uses. They behave as those of package os.
 type FileSystem interface {
 	OpenFile(name string, flag int, mode fs.FileMode) (File, error)
 	Rename(from, to string) error

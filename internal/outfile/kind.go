@@ -28,7 +28,7 @@ const headBytes = 4 << 10
 // SessionKey begins the names of a session's metadata in the header of a safetensors file.
 const SessionKey = "etc."
 
-// KindOf tells the kind of a file by its first bytes, of which 4 KiB are enough.
+// KindOf returns the kind of a file from its first bytes; 4 KiB of them suffice.
 func KindOf(head []byte) Kind {
 	head = head[:min(len(head), headBytes)]
 	text := bytes.ToLower(bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n"))

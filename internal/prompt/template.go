@@ -36,8 +36,8 @@ func OpenTemplate(f *container.File) (*Template, error) {
 	return t, nil
 }
 
-// UseTemplate parses a template that stands for that of the file, whose special tokens it knows. name is what errors
-// call it.
+// UseTemplate parses a template that replaces the file's own. It knows the file's special tokens. name is its name in
+// errors.
 func UseTemplate(f *container.File, name, source string) (*Template, error) {
 	t, _ := TemplateOf(f) // what is wrong with its template does not matter here
 	if t == nil {

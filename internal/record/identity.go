@@ -59,7 +59,7 @@ func Identity(record Record, c *loaders.Checkpoint) ([]codegen.Property, error) 
 	return out, nil
 }
 
-// IdentityOfText is what the program of a text follows from beside it.
+// IdentityOfText lists everything besides the text that the program of a text depends on.
 func IdentityOfText(weights string) ([]codegen.Property, error) {
 	source, err := IdentityOfFile(weights)
 	return append([]codegen.Property{{Name: "tool version", Value: version.Tool}}, source...), err

@@ -7,19 +7,19 @@ import (
 	"github.com/etc-ml/etc/calibrate"
 )
 
-// Draft is what a record says of a draft.
+// Draft is the part of a record about a draft.
 type Draft struct {
 	// Kind is mtp or assistant.
 	Kind    string   `json:"kind"`
 	Sources []Source `json:"sources"`
 }
 
-// Calibration is what a record says of a calibration.
+// Calibration is the part of a record about a calibration.
 type Calibration struct {
 	// Text names the text, and SHA256 is its hash.
 	Text   string `json:"text"`
 	SHA256 string `json:"text_sha256"` // not sha256, which are the sources' keys
-	// Quality is what a part of the text that was held out says; nil where none was.
+	// Quality is the result for the held-out part of the text; nil where there was none.
 	Quality *calibrate.Quality `json:"quality,omitempty"`
 }
 

@@ -73,8 +73,8 @@ func (r *Record) Write(out io.Writer) error {
 	return err
 }
 
-// NewFile puts a module and what belongs to it in a file: tokenizer, template, configuration, record. The context and
-// the chunk of options are those of the module; calibration is nil where no text chose a weight.
+// NewFile combines a module with its tokenizer, template, configuration and record to a file. The context and the chunk
+// of options are those of the module; calibration is nil where no text was used to choose weights.
 func NewFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, options Options,
 	calibration *Calibration) (codegen.File, error) {
 	file := codegen.File{Module: m}
@@ -124,7 +124,8 @@ func NewFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, options Opt
 	return file, nil
 }
 
-// StoredNames are what a record has hashes of beside the sources.
+// StoredNames returns the names of the stored data whose hashes are in a record, in addition to the hashes of the
+// sources.
 func StoredNames(f codegen.File) []string {
 	return append(codegen.StoredKeys(f), codegen.StoredProgram)
 }
@@ -159,8 +160,8 @@ func recordWithHashes(record Record, sources []loaders.Source) (*codegen.Record,
 	return r, nil
 }
 
-// hashPlaces are where the hashes of a record stand in its text, in their order: those of the sources, of a draft's
-// sources, of what is stored.
+// hashPlaces returns the positions of the hashes in the text of a record, in order: of the sources, of a draft's
+// sources, of stored data.
 func hashPlaces(text []byte) (places []int) {
 	// No string of JSON holds a quotation mark as it is, so this finds the keys and nothing else.
 	const key = `"sha256":"`

@@ -4,5 +4,5 @@ package version
 // because files record it, and the same input and flags give the same bytes whoever built the tool.
 const Number = "0.1.0"
 
-// Tool is what build records name as their writer.
+// Tool is the name of the writer in build records.
 const Tool = "etc " + Number

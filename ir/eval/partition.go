@@ -14,10 +14,10 @@ func init() {
 	})
 }
 
-// partition moves smaller elements before number kth of an axis and greater ones behind it.
+// partition moves elements smaller than number kth of an axis before it, and greater ones behind it.
 //
-// The order on both sides is MLX's on a CPU, which is that of C++'s nth_element in libstdc++ (MLX on a
-// GPU sorts fully): programs must not depend on it, but recorded answers do.
+// The order within the two sides is that of MLX on a CPU, which uses nth_element of libstdc++ (MLX on a GPU sorts
+// completely). Programs must not depend on it, but recorded answers do.
 func partition(c *Call) ([]Value, error) {
 	x := c.Tensor("x")
 	r, kth, err := partitionRows(c, x)

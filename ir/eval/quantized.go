@@ -23,7 +23,7 @@ type Quantized struct {
 	// Scales and Biases are [..., N, K/Group]. Biases is nil for symmetric codes, whose bias is
 	// −2^(Bits−1)·scale, and in other modes than affine.
 	Scales, Biases *Tensor
-	// DType is what the weight dequantizes to.
+	// DType is the dtype that the weight dequantizes to.
 	DType ir.DType
 	ir.WeightForm
 }

@@ -22,7 +22,7 @@ func init() { // the kernels run operations themselves, which are updates
 	updates["unit_copy"] = unitCopy
 }
 
-// ropeRows is rope of rows each of which has a position of its own.
+// ropeRows is rope for rows that each have a position of their own.
 func ropeRows(c *Call) ([]Value, error) {
 	attrs, x, positions := ir.Attrs[ir.RopeAttrs](c.Op), c.Tensor("x"), c.Tensor("positions").I
 	rank := len(x.Shape)

@@ -15,8 +15,8 @@ func init() {
 // bitsDType is the dtype of random elements by their width in bytes.
 var bitsDType = map[int]ir.DType{1: ir.U8, 2: ir.U16, 4: ir.U32}
 
-// randomBits draws unsigned integers with MLX's generator. With a seed the key is that of the seed
-// sign-extended from 32 bits, the same on every call; without one the machine's own sequence goes on.
+// randomBits draws unsigned integers with MLX's generator. With a seed, the key is made from the seed, sign-extended
+// from 32 bits, and is the same on every call. Without one, the key is the next of the machine's own sequence.
 func randomBits(c *Call) ([]Value, error) {
 	width := ir.Attrs[ir.RandomBitsAttrs](c.Op).Width
 	d, ok := bitsDType[width]

@@ -19,7 +19,7 @@ type sampling struct {
 	topK        int64   // ≤ 0 or ≥ the vocabulary: off
 	topP        float32 // ≥ 1: off
 	minP        float32 // ≤ 0: off
-	// shift keeps the logarithms of the noise finite; the sampler that has it is the one below.
+	// shift keeps the noise's logarithms finite. Only the sampler without filters, below, has it.
 	shift float32
 	// word gives random word i of the draw for all logits.
 	word func(i int) uint32

@@ -69,9 +69,9 @@ func insertDim(shape []int, axis, dim int) []int {
 	return append(append(append(out, shape[:axis]...), dim), shape[axis:]...)
 }
 
-// squeeze drops dims of 1: all of them where no dims are listed. Listed dims that are not 1, or that
-// x does not have, are left alone. A symbolic dim stays where it happens to be 1, too: the type of the result has it.
-// (ExecuTorch's runtime drops it in such a call, and gives another rank than the program declares.)
+// squeeze drops dims of size 1: all of them where no dims are listed. Listed dims that are not 1, or that x does not
+// have, stay. A symbolic dim also stays where it happens to be 1, since the result's type has it. (ExecuTorch's runtime
+// drops it in such a call, and gives another rank than the program declares.)
 func squeeze(c *Call) ([]Value, error) {
 	x, dims := c.Tensor("x"), ir.Attrs[ir.SqueezeAttrs](c.Op).Dims
 	drop := make([]bool, len(x.Shape))

@@ -1,8 +1,7 @@
 package numeric
 
-// The functions below are the float64 functions rounded once more to float32.
-// With errors of the former below 2^-52 that is the correctly rounded float32
-// result but for about one argument in 2^28. Special cases are those of the
+// The functions below round the results of the float64 functions to float32. Since the errors of those are below 2^-52,
+// this gives the correctly rounded float32 result, except for about one argument in 2^28. Special cases are as in the
 // functions without the suffix.
 
 // Exp32 returns e^x; see [Exp].

@@ -69,9 +69,9 @@ func E8M0ToF32(code uint8) float32 {
 	return math.Float32frombits(uint32(code) << 23)
 }
 
-// F32ToE8M0 is the power of two whose exponent is that of x, not negative, rounded: round(log2(x)), limited to what the
-// format has. The logarithm is rounded to float32 and halves go away from zero, as MLX has it
-// (mlx/backend/metal/kernels/ fp8.h); 0 becomes 2⁻¹²⁷, and infinity and NaN 255.
+// F32ToE8M0 rounds x, which is not negative, to a power of two, 2^round(log2(x)), limited to the format's range. As in
+// MLX (mlx/backend/metal/kernels/fp8.h) the logarithm is rounded to float32, and halves are rounded away from zero; 0
+// becomes 2⁻¹²⁷, infinity and NaN become 255.
 func F32ToE8M0(x float32) uint8 {
 	bits := math.Float32bits(x)
 	if bits >= float32Infinity {

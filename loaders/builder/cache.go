@@ -80,8 +80,8 @@ type ring struct {
 	mask                   *ir.Value // bool[S,slots]
 }
 
-// AttendWindow is attention of q [1,H,S,D] over the last window positions, each query's own included; k
-// and v [1,Hkv,S,D] are those of the new positions.
+// AttendWindow is attention of q [1,H,S,D] over the last window positions, including each query's own. k and v
+// [1,Hkv,S,D] are the keys and values of the new positions.
 func (g *Graph) AttendWindow(prefix string, q, k, v *ir.Value, scale float64, window int) *ir.Value {
 	return g.AttendTo(q, g.CachedWindow(prefix, k, v, window), scale)
 }

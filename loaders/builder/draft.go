@@ -65,8 +65,8 @@ func (g *Graph) Past(keys, values *ir.Value) KeysValues {
 	return KeysValues{g.Slice(keys, 2, 0, g.Position), g.Slice(values, 2, 0, g.Position), nil}
 }
 
-// PastWindow are those of the last count positions before that of the call's token, in caches of the last ones
-// ([Graph.CachedWindow]), [1,Hkv,slots,D]; slots must be at least count.
+// PastWindow returns keys and values of the last count positions before the call's token, from caches of the last
+// positions ([Graph.CachedWindow]) [1,Hkv,slots,D]; slots must be at least count.
 func (g *Graph) PastWindow(keys, values *ir.Value, count int) KeysValues {
 	slots, _ := keys.Type.Shape[2].Const()
 	if slots < int64(count) {

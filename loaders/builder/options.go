@@ -2,7 +2,7 @@ package builder
 
 import "fmt"
 
-// Options are what the user chooses about a forward.
+// Options are the user's options for a forward.
 type Options struct {
 	// MaxSeqLen is the number of positions of the caches; 0 is 4096, or the number that the model was
 	// made for if that is less.
@@ -16,10 +16,10 @@ type Options struct {
 // DefaultMaxSeqLen is the default of Options.MaxSeqLen for models that were made for as many positions.
 const DefaultMaxSeqLen = 4096
 
-// maxSeqLen keeps positions and sizes of caches in 32 bits, which is what a delegate's registers have.
+// maxSeqLen keeps positions and cache sizes within 32 bits, the size of a delegate's registers.
 const maxSeqLen = 1 << 30
 
-// Limits are what an architecture allows.
+// Limits are the limits of an architecture.
 type Limits struct {
 	// Positions is the number of positions that the model was made for; 0 if unknown.
 	Positions int

@@ -54,7 +54,8 @@ func (w Weight) ScaleRotated(dims int, factor float64) Weight {
 	return Weight{Name: w.Name, Data: ir.Concat(rotated, rest)}
 }
 
-// scaledDivisors gives what RoPE divides positions by, Theta^(2i/Dims) of which a scaling changes some.
+// scaledDivisors returns the numbers that RoPE divides positions by: Theta^(2i/Dims), some of them changed by a
+// scaling.
 func scaledDivisors(r huggingface.Rope) []float32 {
 	s, out := r.Scaling, make([]float32, r.Dims/2)
 	low, high := 0.0, 0.0

@@ -16,7 +16,8 @@ type Tensor struct {
 	Shape []int64
 	Data  ir.Data // nil where the graph has no such dtype
 
-	// Quantized is a matrix that the checkpoint holds quantized; Shape is that of the matrix and Data nil.
+	// Quantized is set if the checkpoint stores the matrix quantized. Shape is then the shape of the matrix, and Data
+	// is nil.
 	Quantized *Quantized
 	// As is the name that transformers gives to the tensor, where the checkpoint's format has other names.
 	As string

@@ -13,7 +13,7 @@ import (
 // DType is how safetensors spells the element type of codes, which [Fold] takes as bytes.
 const DType = "F8_E4M3"
 
-// scaleSuffix is that of the tensor of scales beside a matrix.
+// scaleSuffix is the suffix of the name of a matrix's tensor of scales.
 const scaleSuffix = "_scale_inv"
 
 // Fold joins every matrix in E4M3 with its scales to one tensor in float32, which has the matrix's name. The others

@@ -52,7 +52,7 @@ func (v values) Provenance() string {
 	return fmt.Sprintf("fp8_e4m3(%s,%s,%dx%d)", v.codes.Provenance(), v.scales.Provenance(), v.rows, v.columns)
 }
 
-// From is what the weights are computed from.
+// From returns the data that the weights are computed from.
 func (v values) From() []ir.Data { return []ir.Data{v.codes, v.scales} }
 
 // ReadAt computes the bytes row by row.

@@ -72,7 +72,7 @@ type forward struct {
 	c *huggingface.Gemma4
 	// kv are the keys and values of layers, as attention reads them, for the layers that share them.
 	kv map[int]builder.KeysValues
-	// given are those of the target by kind of layer, for all layers of an assistant; nil in other models.
+	// given has, in an assistant, the target's keys and values for each kind of layer; nil in other models.
 	given map[huggingface.LayerKind]builder.KeysValues
 }
 
@@ -145,9 +145,9 @@ func (f *forward) gated(x *ir.Value, fused string, gate, up, down weight) *ir.Va
 	return f.Linear(f.Multiply(f.gelu(p[0]), p[1]), down)
 }
 
-// experts is the mixture of experts for the residual stream x [1,S,H], of which router and experts have norms of their
-// own: the experts that the router scores highest, weighted by the softmax over their scores (which equals the softmax
-// over all scores, renormalised), times the scale of each.
+// experts is the mixture of experts for the residual stream x [1,S,H]. Router and experts have norms of their own. The
+// result is the sum over the experts with the highest router scores, weighted by the softmax over these scores (which
+// equals the softmax over all scores, renormalised) times the scale of each.
 func (f *forward) experts(w *experts, x *ir.Value) *ir.Value {
 	routed := f.RawNorm(x, f.Constant(w.routerScale), f.c.RMSNormEps)
 	top := f.Op("top_k", &ir.TopKAttrs{K: f.c.ExpertsPerToken}, f.Value("linear", nil, routed, f.Constant(w.router)))

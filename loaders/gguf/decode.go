@@ -69,8 +69,8 @@ func decodeQ4_K(dst, block []byte) {
 	}
 }
 
-// decodeQ5_K: as Q4_K with 32 bytes of fifth bits between scales and codes: bit j of byte l is that of code l of group
-// j.
+// decodeQ5_K is like Q4_K, with 32 bytes of fifth bits between scales and codes: bit j of byte l belongs to code l of
+// group j.
 func decodeQ5_K(dst, block []byte) {
 	high, codes := block[16:48], block[48:176]
 	for j := range 8 {

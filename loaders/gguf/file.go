@@ -52,7 +52,7 @@ func (t *Tensor) Offset() int64 { return t.offset }
 // File is the path of the file that holds the tensor.
 func (t *Tensor) File() string { return t.file.path }
 
-// ReadAt reads the tensor's stored bytes, as [io.ReaderAt] has it. It is safe for concurrent use.
+// ReadAt reads the tensor's stored bytes; it implements [io.ReaderAt]. It is safe for concurrent use.
 func (t *Tensor) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("%s: tensor %s: expected an offset ≥ 0, found %d", t.file.path, t.Name, off)

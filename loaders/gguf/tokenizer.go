@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text is what a model's metadata holds of a checkpoint's text files, in their forms; nil for what there is not.
+// Text has the text files of a checkpoint (tokenizer.json and others), made from a model's metadata; nil for those that
+// it does not contain.
 type Text struct {
 	Tokenizer        []byte // tokenizer.json
 	TokenizerConfig  []byte // tokenizer_config.json
@@ -89,7 +90,7 @@ func encode(o object) []byte {
 	return append(p, '\n')
 }
 
-// vocabulary is what both kinds of tokenizers are made of.
+// vocabulary has what both kinds of tokenizers are made from.
 type vocabulary struct {
 	ids    map[string]int
 	kinds  []int64

@@ -87,7 +87,7 @@ func (c cache) link(commit, name, hash string) (err error) {
 	return outfile.Rename(made, path)
 }
 
-// lock takes the lock of a blob, and waits where another process has it. The result gives it back.
+// lock takes the lock of a blob and waits while another process has it. The function that it returns releases the lock.
 func (c cache) lock(ctx context.Context, hash string, waiting func()) (func(), error) {
 	if err := os.MkdirAll(c.locks, 0o777); err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock takes the lock of a file; false where another process has it.
+// tryLock locks a file. It returns false where another process has the lock.
 func tryLock(f interface{ Fd() uintptr }) (bool, error) {
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
 		0, 1, 0, new(windows.Overlapped))

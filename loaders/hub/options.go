@@ -19,7 +19,7 @@ type Options struct {
 	Cache    string // folder with the folders of repositories
 	Offline  bool   // use what the cache has
 	Jobs     int    // files at a time; 0 for 4
-	// Unverified takes files of which the hub gives no hash, so that they cannot be checked.
+	// Unverified accepts files for which the hub gives no hash, so that they cannot be checked.
 	Unverified bool
 
 	// Progress is called with the bytes that are there and all bytes, from any goroutine; nil for nobody.

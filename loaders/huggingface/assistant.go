@@ -8,7 +8,7 @@ const AssistantType = "gemma4_assistant"
 // Gemma4Assistant is the configuration of a model that drafts tokens for a Gemma 4 (transformers'
 // models/gemma4_assistant). Its layers attend to the target's keys and values and have none of their own.
 type Gemma4Assistant struct {
-	// Gemma4 is what text_config says; SharedKVLayers is 0.
+	// Gemma4 is the content of text_config; SharedKVLayers is 0.
 	Gemma4
 	// TargetHidden is the target's hidden size: backbone_hidden_size.
 	TargetHidden int
@@ -17,7 +17,8 @@ type Gemma4Assistant struct {
 	Centroids, ChosenCentroids int
 }
 
-// IsAssistant reports whether a config.json is that of an assistant. A text that is no JSON object is none.
+// IsAssistant reports whether a config.json belongs to an assistant. It returns false for a text that is not a JSON
+// object.
 func IsAssistant(text []byte) bool {
 	doc, root := parse(ConfigFile, text)
 	return doc.err() == nil && root.text("model_type") == AssistantType

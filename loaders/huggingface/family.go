@@ -12,7 +12,7 @@ type Family struct {
 	// Name is short and unique. It is what llama.cpp calls the family, where that has a name of its own for it without
 	// a hyphen.
 	Name string
-	// Title is what people call the models, and Sizes lists the published ones.
+	// Title is the usual name of the models. Sizes lists the published ones.
 	Title, Sizes string
 	// Classes are the class names of transformers: of the language model alone, and of the model with what it is
 	// part of. A family may have only one of them.
@@ -82,8 +82,8 @@ func ParseConfig(file string, text []byte) (string, Config, error) {
 	return name, config, nil
 }
 
-// readConfig dispatches on the architecture. Multimodal checkpoints have the language model's configuration in
-// text_config, beside those of the other parts, which are not read; text-only ones have it in the root.
+// readConfig chooses the reader by the architecture. Multimodal checkpoints have the language model's configuration in
+// text_config, next to configurations of other parts, which are ignored; text-only ones have it at the top level.
 func readConfig(root section) (class string, family Family, config Config) {
 	class, family, ok := findFamily(root)
 	if !ok {

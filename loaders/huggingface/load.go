@@ -28,7 +28,7 @@ const (
 	maxTokenizerBytes = 256 << 20
 )
 
-// Model is what a checkpoint directory says beside its weights.
+// Model has the content of a checkpoint directory except for the weights.
 type Model struct {
 	Dir          string
 	Architecture string // class name in transformers, one of [Architectures]

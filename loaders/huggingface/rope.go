@@ -92,10 +92,10 @@ type Rope struct {
 	Scaling *RopeScaling // nil for none
 }
 
-// readRope reads rope_theta and partial_rotary_factor from rope_parameters, and what is not there from the level
-// above, where older files have it, with rope_scaling beside. transformers writes a default of its own there into
-// newer files, so the order matters. The sections of mrope make no difference for text, whose three positions are
-// equal. A factor that is not there is fallback; 0 requires it.
+// readRope reads rope_theta and partial_rotary_factor from rope_parameters; where they are missing, it reads them from
+// the level above, with rope_scaling, as in older files. The order matters, because transformers writes a default of
+// its own into the level above in newer files. The sections of mrope make no difference for text, whose three positions
+// are equal. fallback replaces a missing partial_rotary_factor; with 0 it is required.
 func readRope(text section, headDim, positions int, fallback float64) Rope {
 	rope, _ := text.object("rope_parameters")
 	at := func(key string) section {

@@ -38,7 +38,7 @@ type Source struct {
 	config    huggingface.Config
 }
 
-// beside matches the tensors of modules beside the language model.
+// beside matches the tensors of modules other than the language model.
 var beside = regexp.MustCompile(`^(model\.)?(mtp|visual|vision_|embed_vision|audio_|embed_audio)`)
 
 // Read reads a directory. It may have no tokenizer.

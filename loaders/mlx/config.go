@@ -24,7 +24,7 @@ type Config struct {
 	file string
 }
 
-// sectionName is what messages call the section, though some files have it as quantization_config.
+// sectionName is the name of the section in messages. Some files call it quantization_config.
 const sectionName = "quantization"
 
 // fields of a form; every other key of the section is a module.
@@ -47,7 +47,7 @@ var onlyForms = map[string]ir.WeightForm{
 	ir.NVFP4.String(): {Mode: ir.NVFP4, Bits: 4, Group: 16},
 }
 
-// IsOther reports whether a quantization section is that of another quantizer than MLX's, as its key
+// IsOther reports whether a quantization section was written by another quantizer than MLX's, which its key
 // quant_method says.
 func IsOther(section json.RawMessage) bool {
 	var values map[string]any

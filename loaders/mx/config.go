@@ -17,7 +17,7 @@ type Config struct {
 	file string
 }
 
-// section is what a quantization section says.
+// section is the content of a quantization section.
 type section struct {
 	Method string `json:"quant_method"`
 	Format string `json:"format"`

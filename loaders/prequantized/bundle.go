@@ -14,10 +14,10 @@ import (
 // listKey is the metadata key with the names of all weights.
 const listKey = "tensor_names"
 
-// IsBundle reports whether the metadata of a safetensors file is that of a bundle.
+// IsBundle reports whether a safetensors file with this metadata is a bundle.
 func IsBundle(metadata map[string]string) bool { return metadata[listKey] != "" }
 
-// description is what the metadata says of a weight.
+// description is the metadata of a weight.
 type description struct {
 	Type string `json:"_type"`
 	Data struct {

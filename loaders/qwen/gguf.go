@@ -9,7 +9,7 @@ import (
 	"github.com/etc-ml/etc/loaders/huggingface"
 )
 
-// GGUF are the names of architectures of GGUF files that FromGGUF reads, which are those of families.
+// GGUF are the names of architectures of GGUF files that FromGGUF reads. They are also names of families.
 var GGUF = []string{"qwen35moe", "qwen35", "qwen3next", "qwen3moe", "qwen3"}
 
 // ggufNames are llama.cpp's names (gguf-py/gguf/constants.py, MODEL_ARCH.QWEN35MOE and its neighbours).

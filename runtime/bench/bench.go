@@ -23,7 +23,7 @@ const maxRepetitions = 1000
 // are not.
 const warmUpTokens = 4
 
-// Options are what is measured.
+// Options are the options of a measurement.
 type Options struct {
 	// Prompt are the prompt lengths of the pp rows, Generate the lengths of the tg rows, in tokens. Zeros
 	// are left out.
@@ -48,7 +48,7 @@ type Row struct {
 	Depth  int `json:"depth"`
 	// Samples are tokens per second, in the order in which they were measured.
 	Samples []float64 `json:"samples"`
-	// Median, Min and Max are those of Samples, in tokens per second.
+	// Median, Min and Max of Samples, in tokens per second.
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
@@ -146,7 +146,8 @@ type bench struct {
 	session *session.Session
 	options Options
 	vocab   int
-	// depth tokens are in the context before a measurement, of which filled is the state; nil for none.
+	// depth is the number of tokens in the context before a measurement. filled is the state after them; nil if depth
+	// is 0.
 	depth  int
 	filled *session.Snapshot
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 )
 
-// DraftOptions are what is measured of rounds that draft tokens and verify them.
+// DraftOptions are the options for measuring rounds that draft tokens and verify them.
 type DraftOptions struct {
 	// Drafts are the numbers of drafts of a round, each at least 1.
 	Drafts []int
@@ -24,7 +24,7 @@ type DraftOptions struct {
 	Now func() time.Time
 }
 
-// Check reports what cannot be measured in a context of so many tokens.
+// Check returns an error for options that cannot be measured in a context of context tokens.
 func (o DraftOptions) Check(context int) error {
 	most := 0
 	for _, k := range o.Drafts {
@@ -148,7 +148,7 @@ type draftMeasure struct {
 	hidden []float32
 }
 
-// round measures a call of one row and a round with k drafts, all of which are taken back.
+// round measures a call of one row, and a round with k drafts. All drafts are rolled back.
 func (m *draftMeasure) round(ctx context.Context, k int) (draft, verify, plain float64, err error) {
 	timed := func(f func() error) (float64, error) {
 		start := m.o.Now()

@@ -10,7 +10,7 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 )
 
-// StreamOptions are what is measured of many streams at a time.
+// StreamOptions are the options for measuring many simultaneous streams.
 type StreamOptions struct {
 	// Streams are the numbers of sequences of the rows, Prompt and Generate the tokens of each sequence's prompt and
 	// answer. There is a row for each number of streams with each prompt and each answer.
@@ -30,10 +30,10 @@ type StreamRow struct {
 	Streams  int `json:"streams"`
 	Prompt   int `json:"prompt"`
 	Generate int `json:"generate"`
-	// Samples are the measurements in their order, Median is that of each column.
+	// Samples are the measurements in order. Median has the median of each column.
 	Samples []StreamSample `json:"samples"`
 	Median  StreamSample   `json:"median"`
-	// Spread is that of the decode column: its range over its median.
+	// Spread is the range of the decode column divided by its median.
 	Spread float64 `json:"spread"`
 }
 
@@ -53,7 +53,8 @@ func (o StreamOptions) Most() (streams, tokens int) {
 	return slices.Max(o.Streams), slices.Max(o.Prompt) + slices.Max(o.Generate)
 }
 
-// Check reports what cannot be measured: lengths beyond a context of so many tokens, no streams.
+// Check returns an error for options that cannot be measured: lengths beyond a context of context tokens, or no
+// streams.
 func (o StreamOptions) Check(context int) error {
 	if o.Repetitions < 1 || o.Repetitions > maxRepetitions {
 		return fmt.Errorf("%d repetitions, want 1 to %d", o.Repetitions, maxRepetitions)

@@ -32,7 +32,7 @@ type node struct {
 	elem     *list.Element     // in nodes
 }
 
-// checkpoint is what a sequence needs at a position beside the blocks of full attention.
+// checkpoint has everything that a sequence needs at a position except for the blocks of full attention.
 type checkpoint struct {
 	slot  int32 // -1 for layouts without recurrent state
 	rings []Span
@@ -100,7 +100,7 @@ func (p *Prefix) lookup(tokens []int32) ([]*node, Hit) {
 		hit.Pos = hit.Matched
 		return path, hit
 	}
-	// Nodes with fewer ids than a block hang beside the whole one that goes on with the same ids.
+	// A node with fewer ids than a block is a sibling of the whole node that starts with the same ids.
 	for depth := len(path); depth >= 0; depth-- {
 		at := p.root
 		if depth > 0 {
@@ -118,7 +118,7 @@ func (p *Prefix) lookup(tokens []int32) ([]*node, Hit) {
 	return nil, hit
 }
 
-// walk returns the nodes whose ids are those of tokens, as deep as the tree has them.
+// walk returns the nodes along tokens, as deep as the tree has them.
 func (p *Prefix) walk(tokens []int32) []*node {
 	rows := p.mem.layout.BlockRows
 	var path []*node

@@ -16,8 +16,8 @@ var (
 // None stands for a unit that need not be filled.
 const None = -1
 
-// Units are what the table holds: the blocks of full attention, those of each ring, each from its first one on, and the
-// slot of the recurrent state. Of a table that Open gave it is all that a sequence needs to go on.
+// Units returns the units of the table: the blocks of full attention, then those of each ring, each from its first one
+// on, and the slot of the recurrent state. For a table from Open this is all that a sequence needs to continue.
 func (t *Table) Units() []Unit {
 	var out []Unit
 	for _, b := range t.blocks {
@@ -34,8 +34,8 @@ func (t *Table) Units() []Unit {
 	return out
 }
 
-// Put keeps a prefix whose contents come from elsewhere: all of tokens, at least one. fill copies the contents into the
-// units, which are those of [Filling.Units]. After an error, that of fill too, the tree holds nothing new.
+// Put stores a prefix of at least one token whose contents come from elsewhere. fill copies the contents into the
+// units, which are those of [Filling.Units]. After an error, also one of fill, the tree is unchanged.
 func (p *Prefix) Put(tokens []int32, fill func(units []Unit) error) error {
 	f, err := p.Fill(tokens)
 	if err != nil {
@@ -107,7 +107,7 @@ func (f *Filling) checkpoint(path []*node) {
 	f.units = append(f.units, f.mark.units(p.mem.layout)...)
 }
 
-// Units are what is to be filled, in the order of [Table.Units]; of what the tree has already the ID is None.
+// Units returns the units to be filled, in the order of [Table.Units]. Those that the tree has already have ID None.
 func (f *Filling) Units() []Unit { return f.units }
 
 // Keep makes the filled prefix part of the tree, and closes it. The error is [ErrNoRoom] where the tree's limit has no
@@ -140,7 +140,7 @@ func (f *Filling) Keep() error {
 	return nil
 }
 
-// Close gives back what it holds. It may be called again, and behind Keep.
+// Close releases the units. It may be called more than once, and after Keep.
 func (f *Filling) Close() {
 	if f.closed {
 		return
@@ -181,7 +181,7 @@ func (p *Prefix) missing(tokens []int32) (path []*node, d Demand) {
 	return path, d
 }
 
-// newCheckpoint allots a checkpoint behind so many positions.
+// newCheckpoint allocates a checkpoint at position pos.
 func (p *Prefix) newCheckpoint(pos int) *checkpoint {
 	l := p.mem.layout
 	c := &checkpoint{slot: None, rings: make([]Span, len(l.Rings))}

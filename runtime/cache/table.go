@@ -23,7 +23,7 @@ type Copy struct {
 	From, To int32
 }
 
-// Extent is what a table needs for a call.
+// Extent is the memory that a table needs for a call.
 type Extent struct {
 	Rows  int   // positions that the call adds, at least 1
 	Keep  []int // row counts below Rows, ascending: the state behind so many rows is kept, for checkpoints
@@ -140,7 +140,8 @@ func (t *Table) Begin(x Extent) ([]Copy, bool) {
 	return copies, true
 }
 
-// grow gives blocks, the first of which has the number first, room for rows more positions of its own.
+// grow extends a list of blocks, whose first one has number first, by room for rows more positions that the table may
+// write.
 func (t *Table) grow(p Pool, first int, blocks []int32, rows int, copies *[]Copy) []int32 {
 	if n := len(blocks); t.copies(p, blocks) > 0 {
 		own := t.mem.allot(p)

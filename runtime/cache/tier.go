@@ -62,7 +62,7 @@ func (p *Prefix) way(tokens []int32) []step {
 		}
 		way = append(way, s)
 	}
-	// Ends of sequences hang beside the whole blocks that go on with the same ids.
+	// The end of a sequence is a sibling of the whole block that starts with the same ids.
 	for ; len(way) > 0; way = way[:len(way)-1] {
 		at := way[len(way)-1]
 		for n := min(rows-1, len(tokens)-at.pos); n > 0 && at.pos+n > here; n-- {

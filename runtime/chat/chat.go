@@ -51,7 +51,7 @@ func (c *Conversation) Reset(system string) error {
 
 // ContextError says that a conversation and the answer to come do not fit the program's context.
 type ContextError struct {
-	// Tokens are those of the conversation, Answer those that the answer was to have (0: not said).
+	// Tokens is the number of tokens of the conversation, Answer the wanted number for the answer (0: not given).
 	Tokens, Answer int
 	// Context is how many fit.
 	Context int

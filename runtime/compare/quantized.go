@@ -17,13 +17,13 @@ type quantized struct {
 	levels              []float32 // the value of each code, in modes other than affine
 }
 
-// withoutBiases reports whether scales are those of a mode that has no biases.
+// withoutBiases reports whether scales belong to a mode without biases.
 func (q *quantized) withoutBiases(scales *ir.Constant) bool {
 	return scales != nil && scales.Data.DType() == ir.U8
 }
 
-// open finds the form of a weight of that shape: scales in u8 are those of the mode that has codes and groups of these
-// sizes.
+// open determines the form of a weight of this shape. Scales in u8 belong to the mode with these sizes of codes and
+// groups.
 func (q *quantized) open(name string, shape []int64) error {
 	q.cols = shape[len(shape)-1]
 	q.words = q.packed.Shape()[len(q.packed.Shape())-1]

@@ -136,7 +136,7 @@ func LayerInput(op *ir.Op) (layer int, ok bool) {
 	return layerOf(op.Input("weight"), "input_layernorm.weight")
 }
 
-// layerOf gives the layer of which v is the constant of that name.
+// layerOf returns the layer of a constant v, if it has that name within its layer.
 func layerOf(v *ir.Value, name string) (int, bool) {
 	if v == nil || v.Constant == nil {
 		return 0, false
@@ -145,7 +145,7 @@ func layerOf(v *ir.Value, name string) (int, bool) {
 	return n, ok && rest == name
 }
 
-// anyLayer gives the layer of which v is a constant.
+// anyLayer returns the layer of a constant v.
 func anyLayer(v *ir.Value) (int, bool) {
 	if v == nil || v.Constant == nil {
 		return 0, false
@@ -154,8 +154,8 @@ func anyLayer(v *ir.Value) (int, bool) {
 	return n, ok
 }
 
-// routerLayer gives the layer whose router computes v, of which experts are chosen: that of the matrix, possibly
-// through casts and a softmax.
+// routerLayer returns the layer whose router computes the scores v. It follows v back through casts and a softmax to
+// the router's matrix.
 func routerLayer(v *ir.Value) (int, bool) {
 	for v != nil && v.Def != nil {
 		switch v.Def.Def.Name {

@@ -15,8 +15,8 @@ type Weight struct {
 	Name string `json:"name"`
 	// Mode is the quantization mode, where it is another than affine.
 	Mode string `json:"mode,omitempty"`
-	// Bits of a code, group and bits per weight of the program's form; Bits is that of the dtype where the
-	// weight is not quantized.
+	// Bits, Group and BitsPerWeight describe the program's form of the weight. For a weight that is not quantized, Bits
+	// is the size of its dtype.
 	Bits          int     `json:"bits"`
 	Group         int     `json:"group,omitempty"`
 	BitsPerWeight float64 `json:"bits_per_weight"`

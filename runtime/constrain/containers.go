@@ -113,7 +113,7 @@ func (c *schemaCompiler) objectOf(schemas []flat) (*expr, error) {
 	if err != nil || least > most {
 		return none, err
 	}
-	// more[i] is what follows where a member is there already; first, where none is.
+	// more[i] is the rest of the object after some member is written; first is the rest before any is.
 	end := cat(c.ws(), lit("}"))
 	required := int32(0)
 	for _, p := range properties {

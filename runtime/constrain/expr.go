@@ -141,7 +141,7 @@ func oneOfTexts(texts []string) *expr {
 func star(s *expr) *expr { return repeat(s, 0, unbounded) }
 func opt(s *expr) *expr  { return repeat(s, 0, 1) }
 
-// ref is what rule i says.
+// ref refers to rule i.
 func ref(i int32) *expr { return &expr{op: opRef, rule: i} }
 
 // size is about the number of positions of e, up to limit.

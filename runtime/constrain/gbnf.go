@@ -236,7 +236,7 @@ func (p *gbnfParser) part(depth int) (*expr, error) {
 	return ref(id), nil
 }
 
-// class reads what is behind [.
+// class reads a character class after its opening bracket.
 func (p *gbnfParser) class() (*expr, error) {
 	negated := p.take("^")
 	var ranges []rune

@@ -125,20 +125,20 @@ func plainString(s string) string {
 // quoted puts quotes around what a string holds.
 func quoted(e *expr) *expr { return cat(lit(`"`), e, lit(`"`)) }
 
-// ws is what may stand between the tokens of JSON: nothing, a blank, or an end of line and an indentation.
+// ws is the white space allowed between the tokens of JSON: nothing, a blank, or an end of line and an indentation.
 func (j *jsonRules) ws() *expr {
 	return j.rule("whitespace", func() *expr {
 		return opt(alt(lit(" "), cat(lit("\n"), repeat(alt(lit(" "), lit("\t")), 0, maxIndent))))
 	})
 }
 
-// comma is what stands between members and elements.
+// comma separates members and elements.
 func (j *jsonRules) comma() *expr { return cat(j.ws(), lit(","), j.ws()) }
 
-// colon is what stands between a name and its value.
+// colon separates a name from its value.
 func (j *jsonRules) colon() *expr { return cat(j.ws(), lit(":"), j.ws()) }
 
-// freeString is a string of so many characters, in any spelling.
+// freeString is a string of low to high characters, in any spelling.
 func (j *jsonRules) freeString(low, high int32) *expr {
 	return j.rule(fmt.Sprintf("string of %d to %d", low, high), func() *expr {
 		return quoted(repeat(freeChar(), low, high))

@@ -135,8 +135,8 @@ func refuseAll(schemas []flat) bool {
 	return slices.ContainsFunc(schemas, func(f flat) bool { return isTrue(f.values["not"]) })
 }
 
-// listed makes the expression of schemas of which one lists its values: those that the library finds valid for all. It
-// reports false where none lists any.
+// listed makes the expression for schemas of which at least one lists its values: of those values, the ones that the
+// library finds valid for all schemas. It returns false where none lists values.
 func (c *schemaCompiler) listed(schemas []flat) (*expr, bool, error) {
 	values, ok, err := c.values(schemas)
 	if !ok || err != nil {

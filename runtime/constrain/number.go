@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// numberSpec is what schemas ask of a number.
+// numberSpec has the requirements of schemas on a number.
 type numberSpec struct {
 	integer   bool
 	low, high *big.Rat // nil: no bound

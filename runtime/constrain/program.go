@@ -54,7 +54,7 @@ type program struct {
 	width   []int      // the number of bytes of each class
 }
 
-// source is what a front end makes: named rules, the first of which is the whole.
+// source is the output of a front end: named rules. The first rule describes the whole text.
 type source struct {
 	names  []string
 	bodies []*expr

@@ -182,7 +182,7 @@ func folded(r rune, fold bool) []rune {
 	return out
 }
 
-// ecmaDot is what . stands for in ECMA-262.
+// ecmaDot are the characters that . matches in ECMA-262.
 var ecmaDot = []rune{0, '\n' - 1, '\n' + 1, '\r' - 1, '\r' + 1, 0x2027, 0x202A, unicode.MaxRune}
 
 // reading says what a pattern is taken to match where ECMA-262 and RE2 differ, in what is white space and an end of
@@ -211,7 +211,8 @@ func parsePattern(pattern string, how reading, encode encoder) (*expr, error) {
 	return c.edges(re, true, true, star(encode(anyRune)))
 }
 
-// Escapes behind a backslash that mean the same in ECMA-262 and RE2, but for punctuation, which stands for itself.
+// Characters whose escapes, after a backslash, mean the same in ECMA-262 and RE2. Escaped punctuation, which stands for
+// itself, is not listed.
 const (
 	commonEscapes = "dDwWsStnrfvpPx"
 	punctuation   = `^$\.*+?()[]{}|/-"'#&,:;<=>@_%!~` + "` "
@@ -223,7 +224,7 @@ const (
 	allSpaces = `\t\n\v\f\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}`
 )
 
-// spaces is the white space of a reading, of which the pattern matches the characters inside or outside.
+// spaces returns the white space of a dialect as a character class, for use inside of a class or outside.
 func (r reading) spaces(inside bool) string {
 	if bool(r) == inside {
 		return allSpaces

@@ -24,7 +24,7 @@ func (c *schemaCompiler) stringOf(schemas []flat) (*expr, error) {
 	return quoted(d.expr()), nil
 }
 
-// stringPart is what one keyword asks of what is in a string.
+// stringPart is the requirement of one keyword on the content of a string.
 type stringPart struct {
 	pointer, keyword string
 	expr             *expr

@@ -167,7 +167,7 @@ func (c *mlxCheck) intOrVid(x *mlxgraph.IntOrVidT) string {
 	return c.present(x.Vid)
 }
 
-// unfolding is what is known of a chain with the chains that it runs put in their places.
+// unfolding has the sizes of a chain with the chains that it runs substituted for their calls.
 type unfolding struct {
 	size   int // instructions, at least 1; 0: not yet known
 	height int // chains within chains, itself included

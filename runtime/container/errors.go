@@ -14,7 +14,7 @@ import (
 // system: it is not a .pte file, it is damaged, or it holds what this version does not read.
 var ErrInvalid = kind.Of(kind.ErrInvalid, errors.New("invalid .pte file"))
 
-// Error is what is wrong with the content of a file. It is an ErrInvalid.
+// Error describes what is wrong with the content of a file. It is an ErrInvalid.
 type Error struct {
 	File    string // as it was opened
 	Offset  int64  // of the offending bytes in the file, or -1 where there is no one place

@@ -27,7 +27,7 @@ type Report struct {
 	Counts          Counts           `json:"counts"`
 }
 
-// FileSummary is what a file holds. Sizes are in bytes.
+// FileSummary describes a file. Sizes are in bytes.
 type FileSummary struct {
 	File string `json:"file"`
 	Size int64  `json:"size"`
@@ -42,7 +42,7 @@ type Counts struct {
 	Methods         int `json:"methods"`
 	ConstantMethods int `json:"constant_methods"`
 	Metadata        int `json:"metadata"`
-	// LinesAdded and LinesRemoved are those of the graphs.
+	// LinesAdded and LinesRemoved count lines of the graphs' text.
 	LinesAdded   int `json:"graph_lines_added"`
 	LinesRemoved int `json:"graph_lines_removed"`
 	// Weights by what became of them.
@@ -71,7 +71,7 @@ type Method struct {
 	Diff    []string `json:"graph_diff,omitempty"`
 }
 
-// ConstantMethod is a constant method that differs; nil values are those of a file without it.
+// ConstantMethod is a constant method that differs. A nil value means that the file does not have it.
 type ConstantMethod struct {
 	Name string `json:"name"`
 	A    []any  `json:"a"`
@@ -105,7 +105,7 @@ type Weight struct {
 type Form struct {
 	// Format is a dtype, or mode, bits, group and the dtype of the scales: "affine 4-bit g64 bf16".
 	Format string `json:"format"`
-	// Shape is that of the weight, not of its codes.
+	// Shape is the shape of the weight, not of its codes.
 	Shape []int64 `json:"shape"`
 	// Size is the size of all parts in bytes.
 	Size int64 `json:"size"`

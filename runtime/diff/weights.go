@@ -31,7 +31,7 @@ type part struct {
 	bytes []byte
 }
 
-// weights are those of the methods of a file.
+// weights returns the weights of the methods of a file.
 type weights struct {
 	list []*weight
 	seen map[string]bool // by identity

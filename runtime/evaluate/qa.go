@@ -11,7 +11,7 @@ import (
 // slack is how many tokens an answer may be longer than the right one before it is cut off.
 const slack = 16
 
-// QAOptions are what [QA] needs beside a model and questions.
+// QAOptions are the options of [QA].
 type QAOptions struct {
 	// Encode makes the prompt of a question that comes without tokens: its chat template and tokenizer. nil
 	// where there is none.
@@ -30,7 +30,7 @@ type QAOptions struct {
 	Done func(a QAAnswer)
 }
 
-// QAAnswer is what came of a question.
+// QAAnswer is the result for a question.
 type QAAnswer struct {
 	// Number is the place of the question in its file, from 0.
 	Number   int    `json:"number"`
@@ -40,7 +40,7 @@ type QAAnswer struct {
 	// Tokens and Text are the answer, without the stop token; Text is empty without a tokenizer.
 	Tokens []int  `json:"tokens"`
 	Text   string `json:"text"`
-	// WantTokens and WantText are what was expected.
+	// WantTokens and WantText are the expected answer.
 	WantTokens []int   `json:"want_tokens,omitempty"`
 	WantText   *string `json:"want_text,omitempty"`
 	// Stop is the reason why the answer ended.

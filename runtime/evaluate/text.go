@@ -43,7 +43,7 @@ type Perplexity struct {
 
 // Divergence is how far a program's predictions are from a reference's, over the scored tokens.
 type Divergence struct {
-	// Mean, Median, P99 and Max are those of the Kullback-Leibler divergence D(reference ‖ program) in nats.
+	// Mean, Median, P99 and Max of the Kullback-Leibler divergence D(reference ‖ program) in nats.
 	Mean   float64 `json:"mean"`
 	Median float64 `json:"median"`
 	P99    float64 `json:"p99"`
@@ -54,11 +54,11 @@ type Divergence struct {
 
 // TextResult is the result of [Text].
 type TextResult struct {
-	// Tokens are those of the text, Scored those that count, Windows the contexts that were used.
+	// Tokens is the number of tokens of the text, Scored the number that are scored, Windows the number of contexts.
 	Tokens  int `json:"tokens"`
 	Scored  int `json:"scored"`
 	Windows int `json:"windows"`
-	// Context and Stride are those of the options.
+	// Context and Stride are the options that were used.
 	Context int `json:"context"`
 	Stride  int `json:"stride"`
 	Perplexity
@@ -215,7 +215,7 @@ func (x *scores) add(f figure) {
 	}
 }
 
-// figure is what one token adds to the scores.
+// figure is the contribution of one token to the scores.
 type figure struct {
 	loss       []float64 // of each model
 	divergence float64
@@ -283,7 +283,7 @@ func divergence(p, q []float64) float64 {
 	return max(sum, 0)
 }
 
-// perplexity sums up losses. The standard error of the mean is that of a sample, 0 for a single loss.
+// perplexity summarizes losses. The standard error of the mean is computed as that of a sample, 0 for a single loss.
 func perplexity(losses []float64) Perplexity {
 	n := float64(len(losses))
 	sum := 0.0

@@ -57,7 +57,7 @@ func (c *jsonCaller) text(s string) (name, arguments string) {
 	return c.name, c.value(rest)
 }
 
-// head reads what is before the arguments, where the name comes first; then rest is what is behind.
+// head reads the part before the arguments, where the name comes first, and returns the rest.
 func (c *jsonCaller) head() (rest string, ok bool) {
 	rest, ok = cutToken(c.all, "{")
 	for _, want := range []string{`"name"`, ":"} {

@@ -104,7 +104,7 @@ func (g *grammarWriter) numbers() {
 	g.rule("boolean", `"true" | "false"`)
 }
 
-// xmlValue is what a parameter may be.
+// xmlValue returns the grammar of a parameter's value.
 func (g *grammarWriter) xmlValue(p Parameter) string {
 	if list := listed(p, func(s string) string { return s }); list != "" {
 		return list
@@ -165,7 +165,7 @@ func (g *grammarWriter) bare(tools []Signature) {
 	g.rule("array", `"[" (value ("," value)*)? "]"`)
 }
 
-// bareValue is what a parameter may be.
+// bareValue returns the grammar of a parameter's value.
 func bareValue(p Parameter) string {
 	if list := listed(p, func(s string) string { return QuoteMark + s + QuoteMark }); list != "" {
 		return list

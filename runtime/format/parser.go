@@ -6,7 +6,7 @@ import (
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
-// Kind is what an event tells of.
+// Kind is the kind of an event.
 type Kind uint8
 
 // The kinds of events.

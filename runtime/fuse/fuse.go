@@ -47,7 +47,7 @@ var Table = passes.Ordered(
 	pass("hoist-weights", hoistWeights),
 )
 
-// Options are those of the passes of this package.
+// Options are the options of this package's passes.
 type Options struct {
 	// Ragged has the pass ragged make the program one of calls of many sequences; nil leaves it one of one.
 	Ragged *ragged.Options

@@ -239,8 +239,8 @@ func (s *sinker) sink(op *ir.Op) {
 	}
 }
 
-// lastPosition is that of the last of the rows along an axis of v, the first of which stands at a position. The rows
-// are counted where they are still computed.
+// lastPosition returns the position of the last row along an axis of v, where position is that of the first row. The
+// number of rows is taken from a value that has them all.
 func (s *sinker) lastPosition(position ir.Arg, v *ir.Value, axis int) ir.Arg {
 	for _, sunk := s.axis[v]; sunk; _, sunk = s.axis[v] {
 		o := s.sinkable(v.Def, axis).Operands[0]

@@ -34,8 +34,8 @@ func linearOfQuantized(b *ir.Builder, op *ir.Op, symmetric map[*ir.Value]symmetr
 	return []*ir.Value{cast(b, b.Value("linear", nil, x, weight), op.Result().Type.DType)}, true
 }
 
-// joinWeight makes one weight of packed codes, scales and biases; d is what it dequantizes to in modes whose scales do
-// not say it.
+// joinWeight makes one weight from packed codes, scales and biases. d is the dtype that it dequantizes to, for modes
+// whose scales do not determine it.
 func joinWeight(b *ir.Builder, packed, scales, biases *ir.Value, form ir.WeightForm, d ir.DType,
 	symmetric map[*ir.Value]symmetry) *ir.Value {
 	var third any

@@ -8,9 +8,10 @@ import (
 	"github.com/etc-ml/etc/runtime/ragged"
 )
 
-// Ragged gives a fused copy of m, the main entry and the method that drafts tokens if m has one, for calls of many
-// sequences. Storage and One are those of o. choose is told what a sequence holds and gives the bounds of the calls.
-// The error says why the program cannot be made ragged. An engine may fuse the result again: nothing is left to do.
+// Ragged returns a fused copy of m, with the main entry and the method that drafts tokens, if m has one, transformed
+// for calls of many sequences. Storage and One are taken from o. choose gets a description of what a sequence needs,
+// and returns the bounds of the calls. The error says why the program cannot be transformed. An engine may fuse the
+// result again, which then changes nothing.
 func Ragged(m *ir.Module, o ragged.Options, choose func(*ragged.Model) (ragged.Options, error),
 	c passes.Control) (*ir.Module,
 	*ragged.Model, error) {

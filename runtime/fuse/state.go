@@ -254,7 +254,7 @@ func fuseConv(m *ir.Module) error {
 	})
 }
 
-// convolution is what fuseConv matches.
+// convolution is the result of fuseConv's match.
 type convolution struct {
 	load, store  *ir.Op
 	reset        *ir.Value

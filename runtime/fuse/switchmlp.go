@@ -26,7 +26,7 @@ func fuseSwitchMLP(m *ir.Module) error {
 	})
 }
 
-// experts is what a mixture of experts consists of.
+// experts has the operations and weights of a mixture of experts.
 type experts struct {
 	name           string // of the operation: what the activation of the gates makes it
 	tokens, hidden *ir.Expr
@@ -254,7 +254,7 @@ func (f *expertRows) matchIndices(ids *ir.Value) bool {
 	return n > 0 && v.Type.Shape[n-1].Equal(f.k) && v.Type.ElementsBefore(n-1).Equal(f.tokens)
 }
 
-// matchInput finds x [tokens, hidden], of which every pair takes the row of its token.
+// matchInput finds x [tokens, hidden]: every token-expert pair reads the row of its token.
 func (f *expertRows) matchInput(p *gatheredProduct) bool {
 	v := f.flat(p.x)
 	switch {
@@ -327,7 +327,7 @@ func (p *gatheredProduct) pairwise() bool {
 	return isDims(p.ids.Type, p.x.Type.Shape[:n-2]...)
 }
 
-// gathered matches a product with the matrices of the experts, of which it notes number i.
+// gathered matches a product with the matrices of the experts, and stores it as number i.
 func (f *expertRows) gathered(v *ir.Value, i int) *gatheredProduct {
 	if v == nil || v.Def == nil {
 		return nil

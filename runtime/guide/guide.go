@@ -38,7 +38,7 @@ type Guide struct {
 	budget, spent                                       int
 }
 
-// New begins an answer. The error is that of a vocabulary whose tokens cannot be told.
+// New starts an answer. It returns an error if the bytes of the vocabulary's tokens are not known.
 func (m *Model) New(o Options) (*Guide, error) {
 	v, err := m.Vocab()
 	if err != nil {

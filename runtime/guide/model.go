@@ -81,7 +81,7 @@ func (m *Model) tokenBytes() [][]byte {
 	return tokens
 }
 
-// Compile compiles a form, or gives the grammar that was compiled of it before. Errors are those of
+// Compile compiles a constraint, or returns the grammar that was compiled from it before. Its errors are those of
 // [constrain.Compile].
 func (m *Model) Compile(src constrain.Source) (*constrain.Grammar, error) {
 	return m.grammars.Compile(src)

@@ -60,7 +60,7 @@ func cgroupLimit(root fs.FS) int64 {
 				continue
 			}
 		}
-		// In a container the path may be that of the host, of which only the root is there.
+		// In a container the path may be the host's, of which only the root is visible.
 		for dir := path.Clean("/" + fields[2]); ; dir = path.Dir(dir) {
 			b, err := fs.ReadFile(root, path.Join(base, dir, file))
 			if n, bad := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && bad == nil && n > 0 &&
@@ -90,8 +90,8 @@ func addressSpace(root fs.FS, page int64) int64 {
 	return n * page
 }
 
-// linuxCPUModel finds the processor's name in /proc/cpuinfo, or that of the machine in the device tree, which
-// is what small ARM machines have.
+// linuxCPUModel returns the processor's name from /proc/cpuinfo, or the machine's from the device tree, as small ARM
+// machines have it.
 func linuxCPUModel(root fs.FS) string {
 	if f, err := root.Open("proc/cpuinfo"); err == nil {
 		defer f.Close()

@@ -3,7 +3,7 @@ package host
 // Memory is the main memory in bytes; what the system does not say is 0.
 type Memory struct {
 	Total int64 `json:"total"`
-	// Available is what programs can have without swapping.
+	// Available is the memory that programs can use without swapping.
 	Available int64 `json:"available"`
 	// Limit is what a container or a limit of the process (ulimit -v, a job of Windows) lets this process use, where
 	// that is less than Total.

@@ -43,7 +43,7 @@ type Buffer struct {
 	Size  int64  `json:"size"`
 }
 
-// readGraph reads a graph; module is what it lifts to, or nil.
+// readGraph reads a graph. module is the graph after lifting, or nil.
 func readGraph(f *container.File, mlx *container.MLX, module *ir.Module) *Graph {
 	g := mlx.Graph
 	out := &Graph{Chains: len(g.InstructionChains), Constants: len(mlx.Constants), Temps: g.NumTempTensors,

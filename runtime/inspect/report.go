@@ -13,11 +13,11 @@ import (
 	schema "github.com/etc-ml/etc/schema/program"
 )
 
-// Report is what there is to know of a file without running it. Sizes and offsets are in bytes.
+// Report is everything about a file that can be found without running it. Sizes and offsets are in bytes.
 type Report struct {
 	File string `json:"file"`
 	Size int64  `json:"size"`
-	// ProgramSize is that of the FlatBuffer at the head, with its headers.
+	// ProgramSize is the size of the FlatBuffer at the head of the file, with its headers.
 	ProgramSize int64 `json:"program_size"`
 	Segments    int   `json:"segments"`
 	// SegmentBase is where segments begin, SegmentSize what they hold, without the gaps between them.
@@ -73,7 +73,7 @@ type Value struct {
 	MinShape []int `json:"min_shape"`
 }
 
-// Model is what makes a method that of a language model.
+// Model describes a method that is a language model.
 type Model struct {
 	// Form is "logits", "sampler" or "authors-sampler".
 	Form          string `json:"form"`

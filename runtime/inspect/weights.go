@@ -21,7 +21,7 @@ type Weight struct {
 	Alignment int64 `json:"alignment"`
 	// Part is "codes", "scales" or "biases" where the constant is a part of a quantized weight.
 	Part string `json:"part,omitempty"`
-	// Bits, Group and Mode are those of the quantized weight.
+	// Bits, Group and Mode of the quantized weight.
 	Bits  int    `json:"bits,omitempty"`
 	Group int    `json:"group_size,omitempty"`
 	Mode  string `json:"mode,omitempty"`
@@ -31,7 +31,7 @@ type Weight struct {
 type Storage struct {
 	// Format is a dtype, or mode, bits and group of quantized weights.
 	Format string `json:"format"`
-	// Tensors counts weights: codes, scales and biases are one. Elements are those of the weights.
+	// Tensors counts weights; codes, scales and biases count as one. Elements counts the elements of the weights.
 	Tensors  int   `json:"tensors"`
 	Elements int64 `json:"elements"`
 	Size     int64 `json:"size"`

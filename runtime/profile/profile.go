@@ -55,7 +55,7 @@ func (t *Total) add(s *engine.Step) {
 	t.Operations += s.Operations
 }
 
-// Phase sums up the calls of one sort: those of single tokens, or those of chunks.
+// Phase sums up the calls of one kind: calls of single tokens, or of chunks.
 type Phase struct {
 	// Calls sums up the calls, Tokens the tokens of them.
 	Calls  Total

@@ -158,7 +158,7 @@ func (x *maker) copyEntry() {
 	}
 }
 
-// get is what stands for a value of the given program. Constants stand for themselves.
+// get returns the counterpart of a value of the given program. Constants are their own counterparts.
 func (x *maker) get(v *ir.Value) *ir.Value {
 	if n := x.values[v]; n != nil {
 		return n

@@ -63,7 +63,8 @@ func isHidden(f *ir.Func, s *ir.Symbol) bool {
 	return ok && rows == s
 }
 
-// draftState adds what the draft needs of a sequence. windows are those of the attention over each buffer.
+// draftState adds the state that the draft needs for a sequence. windows has the window of the attention over each
+// buffer.
 func (x *maker) draftState(windows map[*ir.Buffer]int) error {
 	d := x.model.Draft
 	if !d.Own {
@@ -246,8 +247,9 @@ func (x *maker) pastOf(op *ir.Op) (count int, k, v *ir.Op) {
 	return 0, k, v
 }
 
-// maskOf matches the mask of a ring of so many slots that shows the last count positions before that of the row, and
-// gives count; 0 where it is another. With d = position − 1 − j for slot j it is d ≥ 0 and d mod slots < count.
+// maskOf matches the mask of a ring of slots slots that shows the last count positions before the row's own, and
+// returns count, or 0 where the mask is another. With d = position − 1 − j for slot j, the mask is d ≥ 0 and d mod
+// slots < count.
 func (x *maker) maskOf(mask *ir.Value, slots int64) int {
 	for mask.Def != nil && mask.Def.Def.Name == "expand_dims" {
 		mask = mask.Def.Input("x")

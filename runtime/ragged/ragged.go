@@ -202,7 +202,7 @@ type tables struct {
 	seen *ir.Value
 }
 
-// pool is what a buffer becomes.
+// pool describes the pool that replaces a buffer.
 type pool struct {
 	number cache.Pool
 	window int        // of the attention that reads it; 0: all

@@ -104,7 +104,7 @@ func (x *maker) checkRows(op *ir.Op) string {
 	return ""
 }
 
-// rowsFollow reports whether the rows of a result, along an axis, are those of the operands that have rows.
+// rowsFollow reports whether the rows of a result along an axis correspond to the rows of the operands that have rows.
 func (x *maker) rowsFollow(op *ir.Op, v *ir.Value, axis int) bool {
 	if op.Def.Rows == ir.RegroupedRows {
 		from := op.Args[0][0].Value

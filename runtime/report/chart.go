@@ -28,7 +28,7 @@ type tick struct {
 // side is the length of the sides of a chart's drawing area.
 const side = 100
 
-// curve is what newChart draws.
+// curve is the input of newChart.
 type curve struct {
 	title, unit string
 	y           []float64 // what is not finite has no point

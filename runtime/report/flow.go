@@ -73,7 +73,7 @@ func within(op *ir.Op, visit func(*ir.Op)) {
 	}
 }
 
-// classOf gives the colour of an operation; one with regions has that of what they do.
+// classOf returns the colour class of an operation. An operation with regions has the class of what they compute.
 func classOf(op *ir.Op) string {
 	class := restClass
 	within(op, func(op *ir.Op) {

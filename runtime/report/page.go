@@ -10,7 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// page is what page.html shows.
+// page is the data of page.html.
 type page struct {
 	Title    string
 	Subtitle string

@@ -38,8 +38,8 @@ type box struct {
 	Heading     []string // lines
 }
 
-// The groups that have a colour of their own: at most so many, and none of less than a share of the whole that can be
-// seen. The others share one.
+// The groups with a colour of their own: at most this many, and none whose share of the whole is too small to see. The
+// others share one colour.
 const (
 	colours    = 7
 	leastShare = 0.005
@@ -119,7 +119,7 @@ func coloured(groups []group) int {
 // groupClass is the class of colour i.
 func groupClass(i int) string { return classOfGroup(i, colours) }
 
-// classOfGroup is the class of group i, of which the first own ones have colours of their own.
+// classOfGroup returns the class of group i. The first own groups have colours of their own.
 func classOfGroup(i, own int) string {
 	if i >= own {
 		return restClass

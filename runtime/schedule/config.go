@@ -67,7 +67,7 @@ type Call struct {
 	Entries []Entry      // oldest sequence first
 }
 
-// Entry is what a call does for one sequence.
+// Entry is the part of a call for one sequence.
 type Entry struct {
 	ID     ID
 	First  int           // the first of its rows in the call

@@ -7,7 +7,7 @@ import (
 	"github.com/etc-ml/etc/runtime/cache"
 )
 
-// pick is what a call does for a sequence.
+// pick is the part of a call for one sequence.
 type pick struct {
 	q      *sequence
 	decode bool // the row of a running stream, else rows of a prompt

@@ -17,7 +17,7 @@ type block struct {
 	tokens []batch.Token
 }
 
-// blocks are an answer as a list of blocks, for APIs that have it so.
+// blocks is an answer as a list of blocks, for APIs that want it so.
 type blocks struct {
 	list []*block
 }

@@ -327,7 +327,7 @@ func (u usage) chat() any {
 		"completion_tokens_details": u.details()}
 }
 
-// details are those of the answer's tokens. Drafts are told where there were any.
+// details returns the details of the answer's token count. Drafts are included if there were any.
 func (u usage) details() map[string]any {
 	out := map[string]any{"reasoning_tokens": u.thought}
 	if d := u.drafts; d.Drafted > 0 {

@@ -40,8 +40,8 @@ func (o *object) form() *form {
 	return out
 }
 
-// responseFormat reads OpenAI's response_format, and a json_object with a schema beside it, as llama.cpp and others
-// have it.
+// responseFormat reads OpenAI's response_format. Like llama.cpp and others, it also accepts a json_object with a
+// schema.
 func (o *object) responseFormat(param string, add func(param string, kind constrain.Kind, text string)) {
 	var f struct {
 		Type   string `json:"type"`

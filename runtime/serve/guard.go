@@ -85,7 +85,7 @@ func (s *Server) call(f endpoint, w http.ResponseWriter, r *http.Request, like i
 	return err
 }
 
-// visit is what is noted of a request for the log.
+// visit is the log entry of a request.
 type visit struct {
 	id    string
 	model string

@@ -169,7 +169,7 @@ type job struct {
 	// parse says that thoughts are told apart from the text, and calls of tools where there are any.
 	parse bool
 	tools []format.Tool
-	// must is what a call that has to come is held to; nil: none has to. named says that only one may.
+	// must is the grammar of a call that has to come; nil: none has to. named says that exactly one tool may be called.
 	must  *constrain.Grammar
 	named bool
 	// mayThink says that the template lets the model choose to think.
@@ -178,7 +178,7 @@ type job struct {
 	oneCall bool
 	// budget bounds the tokens of thoughts; 0: no bound.
 	budget int
-	// text is what the text is held to; nil: any.
+	// text is the grammar of the text; nil: any.
 	text *constrain.Grammar
 }
 

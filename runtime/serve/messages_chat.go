@@ -9,7 +9,7 @@ import (
 	"github.com/etc-ml/etc/runtime/template"
 )
 
-// chatMessage is a message as OpenAI's chat completions have it.
+// chatMessage is a message of OpenAI's chat completions.
 type chatMessage struct {
 	Role             string          `json:"role"`
 	Content          json.RawMessage `json:"content"`

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics are what /metrics tells. Names that begin with vllm: are those by which gateway-api-inference-extension's
-// endpoint picker chooses a server of a fleet.
+// metrics are the metrics of /metrics. Those whose names start with vllm: are read by gateway-api-inference-extension's
+// endpoint picker, which chooses a server of a fleet.
 type metrics struct {
 	registry *prometheus.Registry
 	server   *Server

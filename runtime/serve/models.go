@@ -15,11 +15,11 @@ import (
 
 // File is a model that a server can load.
 type File struct {
-	// Name is what requests call it.
+	// Name is the model's name in requests.
 	Name string
 	// Created is when the file was written.
 	Created time.Time
-	// Memory is what it takes when it is loaded, caches too, in bytes.
+	// Memory is the memory of the loaded model, including its caches, in bytes.
 	Memory int64
 	// Load loads it. It is not called again before Loaded.Close.
 	Load func() (*Loaded, error)

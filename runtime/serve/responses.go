@@ -191,7 +191,7 @@ func (a *response) usageOf() usage {
 	return u
 }
 
-// given is a parameter as the request has it, or a default.
+// given returns a parameter of the request, or fallback.
 func (a *response) given(name string, fallback any) any {
 	if raw := a.object.fields[name]; raw != nil {
 		return raw

@@ -16,13 +16,13 @@ import (
 	"github.com/etc-ml/etc/runtime/serve/page"
 )
 
-// Options are what a server is asked for.
+// Options are the options of a server.
 type Options struct {
 	// Files are the models, the first one for requests that name none.
 	Files []File
 	// Memory bounds what models and their caches take together, in bytes; 0: no bound.
 	Memory int64
-	// Keys are the API keys, one of which every request has to show; none: no key is asked for.
+	// Keys are the API keys; every request has to show one of them. Without keys none is required.
 	Keys []string
 	// Host is the name or address that the server listens on, for the check of Host headers without keys.
 	Host string
@@ -34,7 +34,7 @@ type Options struct {
 	WriteTime time.Duration
 	// Profile adds net/http/pprof under /debug/pprof/.
 	Profile bool
-	// Version is that of the program, for answers and logs.
+	// Version is the program's version, for answers and logs.
 	Version string
 	// Log gets a line for every request; nil: nobody does.
 	Log *slog.Logger

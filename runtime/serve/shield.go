@@ -137,7 +137,7 @@ func (s *shield) encode(prompt string) []int {
 	return s.text.Tokenizer.Encode(prompt, tokenizer.EncodeOptions{ParseSpecial: true, Mark: s.mark})
 }
 
-// escaped is a character as JSON in ASCII has it.
+// escaped returns a character as an escape of JSON.
 func escaped(mark rune) string { return fmt.Sprintf(`\u%04x`, mark) }
 
 // Marks are the characters U+FDD0 to U+FDEF, which Unicode keeps out of texts.

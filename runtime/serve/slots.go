@@ -37,7 +37,7 @@ var slotParams = []param{
 // slotName is what a state may be called: names of files that no file system reads anything into.
 var slotName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// slotAnswer is what an action did.
+// slotAnswer is the result of an action.
 type slotAnswer struct {
 	ID      string  `json:"id"`
 	Object  string  `json:"object"`
@@ -98,7 +98,7 @@ func slotError(err error) error {
 	return err
 }
 
-// saveSlot computes a prompt where the cache has it not, and saves the state behind what a next turn shares with it:
+// saveSlot computes a prompt, unless the cache has it, and saves the state after the part that a next turn will share:
 // the messages, or all but the last token of a raw prompt.
 func saveSlot(ctx context.Context, o *object, l *Loaded, a *slotAnswer) error {
 	j, err := o.slotJob(l)

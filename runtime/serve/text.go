@@ -32,7 +32,7 @@ type Text struct {
 	shield *tokenizer.Shield
 }
 
-// conversation is what a prompt is made of.
+// conversation is the input of a prompt.
 type conversation struct {
 	messages []template.Value
 	tools    []template.Value

@@ -53,7 +53,7 @@ func callSource(f *format.Format, tools []format.Tool, params map[string]json.Ra
 	return constrain.Source{Kind: constrain.JSONSchema, Text: string(marshal(map[string]any{"anyOf": schemas}))}, nil
 }
 
-// moveRefs makes the references of a schema those of a larger one that has it at a place.
+// moveRefs adjusts the references in a schema that becomes a part of a larger one, at the place to.
 func moveRefs(v any, to string) {
 	switch v := v.(type) {
 	case map[string]any:

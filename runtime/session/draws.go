@@ -11,8 +11,8 @@ import (
 	"github.com/etc-ml/etc/runtime/fuse"
 )
 
-// Draws says what a program that draws with the runtime's own sampler can be asked for beside temperature, top-k, top-p
-// and seed. What is left out costs nothing.
+// Draws says which parameters a program with the runtime's own sampler supports in addition to temperature, top-k,
+// top-p and seed. Parameters that are not asked for cost nothing.
 type Draws struct {
 	// MinP is for [Sampling.MinP].
 	MinP bool
@@ -38,9 +38,9 @@ func DrawsOf(s Sampling) Draws {
 	return d
 }
 
-// LoadDraws is [Load] of a program that draws with the runtime's own sampler: its sampling head is taken off, where it
-// has one, and the operations of ir/infer_draw.go are put behind the logits. They run on the device of the program:
-// what leaves it is a token, and what d asks for. The tokens are those of a head for its parameters.
+// LoadDraws is [Load] for a program that draws with the runtime's own sampler. It removes the sampling head, if there
+// is one, and appends the operations of ir/infer_draw.go to the logits. They run on the program's device, which then
+// gives a token and what d asks for. For parameters that a sampling head has, the tokens are the same as with the head.
 func LoadDraws(m *ir.Module, e engine.Engine, o engine.Options, d Draws) (*Model, error) {
 	model, err := recognise(m)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// Request is what [Session.Generate] is asked for.
+// Request is the input of [Session.Generate].
 type Request struct {
 	Prompt   []int
 	Sampling Sampling
@@ -47,7 +47,7 @@ const (
 type Answer struct {
 	Tokens []int
 	Reason StopReason
-	// Logprobs are those of the tokens, where [Sampling.Logprobs] asks for them.
+	// Logprobs are the log-probabilities of the tokens, if [Sampling.Logprobs] asks for them.
 	Logprobs []TokenLogprobs
 	// Prompt is the number of tokens that were fed before the first one of the answer.
 	Prompt int

@@ -38,7 +38,8 @@ func MeasureDecoded(m *ir.Module, maxSeqLen int) Memory {
 	return measure(m, maxSeqLen, decoded, decoded)
 }
 
-// measure measures a program whose constants and buffers have elements of so many bytes.
+// measure returns the memory of a program. constant and buffer return the size of an element of a dtype in constants
+// and in buffers.
 func measure(m *ir.Module, maxSeqLen int, constant, buffer func(ir.DType) int) Memory {
 	var out Memory
 	for _, c := range m.Constants {
@@ -66,8 +67,8 @@ func (m Memory) Need(sessions int) int64 {
 	return add(m.Weights, multiply(m.State, int64(sessions)))
 }
 
-// Within is the memory of the same program for sessions that use so many of its maxSeqLen positions, where a session
-// holds no more than what it uses.
+// Within returns the memory of the same program for sessions that use only positions of its maxSeqLen positions, on an
+// engine where a session allocates only what it uses.
 func (m Memory) Within(maxSeqLen, positions int) Memory {
 	m.State -= multiply(m.Position, int64(max(maxSeqLen-positions, 0)))
 	return m

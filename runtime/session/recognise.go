@@ -20,14 +20,14 @@ func (f Form) String() string {
 	return fmt.Sprintf("form(%d)", uint8(f))
 }
 
-// Description is what a module tells of the language model that it is, without an engine.
+// Description is what a module says about its language model, without an engine.
 type Description struct {
 	// Form of forward.
 	Form Form
-	// MaxSeqLen, MaxChunk, MinChunk and Vocab are those of [Model].
+	// MaxSeqLen, MaxChunk, MinChunk and Vocab are as in [Model].
 	MaxSeqLen, MaxChunk, MinChunk, Vocab int
-	// DeclaredChunk is what get_max_prefill_chunk gives, 0 where there is no such method. MaxChunk is
-	// smaller where ring buffers or the bounds of the inputs take less.
+	// DeclaredChunk is the value of get_max_prefill_chunk, 0 where there is no such method. MaxChunk is smaller if ring
+	// buffers or the bounds of the inputs allow less.
 	DeclaredChunk int
 	// Rings are the lengths of the buffers in which positions wrap around, each once, in ascending order.
 	Rings []int

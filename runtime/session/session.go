@@ -54,8 +54,8 @@ func (s *Session) Tokens() []int { return slices.Clone(s.tokens) }
 var ErrAbandoned = errors.New("the session's last call was abandoned and its state is written in part: " +
 	"reset it, or restore a snapshot")
 
-// Abandoned reports whether a call was abandoned in the middle since the last Reset or Restore. The session then feeds
-// nothing and gives no snapshot; its tokens are those of the calls that ended.
+// Abandoned reports whether a call was abandoned since the last Reset or Restore. The session then feeds nothing and
+// gives no snapshot. Its tokens are those of the calls that were completed.
 func (s *Session) Abandoned() bool { return s.torn }
 
 // Reset forgets everything.
@@ -190,7 +190,7 @@ func (s *Session) forward(ctx context.Context, run runner, tokens []int, p Sampl
 	return out, nil
 }
 
-// inputs are those of forward for tokens from a position on.
+// inputs returns the inputs of forward for tokens that start at a position.
 func (s *Session) inputs(tokens []int, position int, p Sampling) ([]eval.Value, error) {
 	if err := p.Check(); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ import (
 )
 
 // Engine compiles programs forward(tokens, input_pos, …) for an engine of ragged calls, with another form of the state.
-// Calls are those of the given program: tokens from a position on.
+// Its calls have the signature of the given program: tokens from a position on.
 type Engine struct {
 	engine.Engine
 	// Storage is the form of the state.

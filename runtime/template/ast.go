@@ -171,7 +171,7 @@ type (
 		args    arguments
 		test    *builtin
 	}
-	// arguments are those of a call: positional, named, *list and **dict.
+	// arguments are the arguments of a call: positional, named, *list and **dict.
 	arguments struct {
 		positional []expression
 		names      []string

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// Config is what a checkpoint's tokenizer_config.json says about prompts.
+// Config is the part of a checkpoint's tokenizer_config.json about prompts.
 type Config struct {
 	// Tokens are the special tokens by name, such as bos_token, as templates know them.
 	Tokens *Dict

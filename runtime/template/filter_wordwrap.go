@@ -173,10 +173,10 @@ func dash(text []rune, i int) int {
 
 func isWrapSpace(c rune) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
-// isWordRune is what \w matches.
+// isWordRune reports whether \w matches c.
 func isWordRune(c rune) bool { return c == '_' || isAlnum(c) }
 
-// isLetter is what [^\d\W] matches.
+// isLetter reports whether [^\d\W] matches c.
 func isLetter(c rune) bool { return isWordRune(c) && !unicode.IsDigit(c) }
 
 func isWordPunctuation(c rune) bool { return isWordRune(c) || strings.ContainsRune(`!"'&.,?`, c) }

@@ -46,7 +46,7 @@ type entry struct {
 	from   ref    // for fromOuter
 }
 
-// target is what is assigned to: a variable, an attribute of a namespace, or a tuple of targets.
+// target is the target of an assignment: a variable, an attribute of a namespace, or a tuple of targets.
 type target struct {
 	ref       ref
 	attribute string

@@ -92,7 +92,7 @@ func (in *interp) timeDirective(t time.Time, s string) (text string, n int) {
 	return text, n
 }
 
-// timeValue is what a directive stands for: a number with its padding, or a text.
+// timeValue is the value of a directive: a number with its padding, or a text.
 type timeValue struct {
 	number    bool
 	value     int
@@ -103,7 +103,7 @@ type timeValue struct {
 	swapLower bool // the flag # makes it lower case
 }
 
-// timeField is what a directive stands for; false where there is no such directive.
+// timeField returns the value of a directive, or false where there is no such directive.
 func timeField(t time.Time, directive byte) (timeValue, bool) {
 	switch directive {
 	case 'c':
@@ -137,7 +137,7 @@ func timeName(t time.Time, layout string) timeValue {
 	return timeValue{text: t.Format(layout), swapUpper: true}
 }
 
-// dateField is what a directive of a day stands for.
+// dateField returns the value of a directive about a day.
 func dateField(t time.Time, directive byte) (timeValue, bool) {
 	weekday := int(t.Weekday())
 	isoYear, isoWeek := t.ISOWeek()
@@ -186,7 +186,7 @@ func dateField(t time.Time, directive byte) (timeValue, bool) {
 	return timeValue{}, false
 }
 
-// clockField is what a directive of a time of day stands for.
+// clockField returns the value of a directive about a time of day.
 func clockField(t time.Time, directive byte) (timeValue, bool) {
 	hour12 := (t.Hour()+11)%12 + 1
 	switch directive {

@@ -33,8 +33,8 @@ type bpe struct {
 	uneven bool
 }
 
-// symbols are what one character becomes before any merge: its id if it is known, ids of byte tokens, or unk_token,
-// or nothing.
+// symbols are the ids of one character before any merge: its id if it is known, else the ids of its byte tokens, or
+// unk_token, or nothing.
 type symbols struct {
 	ids            []int32
 	known, unknown bool

@@ -1,8 +1,8 @@
 package tokenizer
 
-// TokenBytes returns the bytes that a token stands for inside of a text: those of a text's tokens, one behind the
-// other, are the text, but for what decoders strip at its beginning or end. A special token, and an id that is no
-// token, has none.
+// TokenBytes returns the bytes of a token inside of a text. The bytes of a text's tokens, concatenated, are the text,
+// except for what decoders strip at its beginning or end. A special token has no bytes, nor has an id that is not a
+// token.
 func (t *Tokenizer) TokenBytes(id int) []byte {
 	token, ok := t.IDToToken(id)
 	if !ok || t.added.special[token] {

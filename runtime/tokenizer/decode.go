@@ -249,7 +249,7 @@ func (w *endOfWord) end(out func(string)) {
 	}
 }
 
-// spaced is what stands in for a missing decoder: spaces between the tokens.
+// spaced is the decoder of files without one: it puts spaces between the tokens.
 type spaced struct{ any bool }
 
 func (s *spaced) push(token string, out func(string)) {

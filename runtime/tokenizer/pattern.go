@@ -12,7 +12,7 @@ import (
 type pattern struct {
 	// all yields the begin and end of every match, from left to right.
 	all func(s string) iter.Seq2[int, int]
-	// literal is what a pattern without operators matches, else "".
+	// literal is the text that a pattern without operators matches, else "".
 	literal string
 	// oneCharacter is set if every match is one certain character.
 	oneCharacter bool

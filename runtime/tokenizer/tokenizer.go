@@ -171,16 +171,16 @@ func (t *Tokenizer) normalize(s string) string {
 	return s
 }
 
-// EncodeOptions are what a caller may choose.
+// EncodeOptions are the options of encoding.
 type EncodeOptions struct {
 	// AddSpecial adds the tokens of the post-processor, such as <bos> (the library's add_special_tokens).
 	AddSpecial bool
 	// ParseSpecial makes special tokens of their names in the text, such as <|im_end|>. Without it they are text like
 	// any other (the library's encode_special_tokens), which is how text from outside should be encoded.
 	ParseSpecial bool
-	// Mark, where it is not 0, is a character that stands for nothing: names of added tokens with a mark inside or
-	// right behind them are no names, and marks are taken out of the text. So text of several origins can be encoded at
-	// once, of which some must not name tokens; see [Shield].
+	// Mark, if not 0, is a character that stands for nothing. The name of an added token with a mark inside it, or
+	// directly after it, is not read as that token, and all marks are removed from the text. So a text with parts of
+	// several origins can be encoded at once, although some parts must not name tokens; see [Shield].
 	Mark rune
 }
 

@@ -3,8 +3,8 @@ package tokenizer
 import "unicode/utf8"
 
 // appendLossy appends b to dst as valid UTF-8. As in Rust's from_utf8_lossy (and Unicode's recommended practice), one
-// U+FFFD stands for each longest beginning of a character that its next byte cannot continue, or for one other byte.
-// Unless final, an incomplete character at the end is left; rest is what was not used.
+// U+FFFD replaces each longest incomplete character, and each other invalid byte. Unless final is set, an incomplete
+// character at the end is not used but returned as rest.
 func appendLossy(dst, b []byte, final bool) (out, rest []byte) {
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)

@@ -10,7 +10,7 @@ import (
 	schema "github.com/etc-ml/etc/schema/program"
 )
 
-// methodKind is what a known constant method gives.
+// methodKind is the kind of result of a known constant method.
 type methodKind uint8
 
 const (

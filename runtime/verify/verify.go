@@ -12,7 +12,7 @@ import (
 type Severity string
 
 const (
-	// Error is what makes a file invalid.
+	// Error is the severity of findings that make a file invalid.
 	Error Severity = "error"
 	// Warning is what some runtime, or some input, will stumble over.
 	Warning Severity = "warning"

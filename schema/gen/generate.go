@@ -48,7 +48,7 @@ var docMark = regexp.MustCompile(`(?m)^(\s*)///`)
 // would be lost; compared by its bits, only 0 itself is left out. The bytes of all other values are the same.
 var zeroSlot = regexp.MustCompile(`\.PrependFloat(32|64)Slot\((\d+), (\w+), 0\.0\)`)
 
-// edit makes of flatc's Go what is checked in.
+// edit turns flatc's Go code into the code that is checked in.
 func edit(source []byte) ([]byte, error) {
 	source = docMark.ReplaceAll(source, []byte("$1//"))
 	if bits := zeroSlot.ReplaceAll(source,

@@ -131,7 +131,7 @@ func compareAgainst(cmd *cobra.Command, path, checkpoint string, tokens int) (*a
 	return r, nil
 }
 
-// methodValues are what a constant method gives, nil where there is no such method.
+// methodValues returns the results of a constant method, or nil where there is no such method.
 func methodValues(m *ir.Module, name string) []any {
 	for _, k := range m.Metadata {
 		if k.Name == name {

@@ -102,7 +102,7 @@ func measureDrafts(cmd *cobra.Command, path string, f benchFlags, e engine.Engin
 	return r.writeMarkdown(shownOut(cmd))
 }
 
-// draftOptions are what is measured.
+// draftOptions returns the options of the measurement.
 func (f benchFlags) draftOptions(cmd *cobra.Command, d batch.Drafting) bench.DraftOptions {
 	o := bench.DraftOptions{Depth: draftDepth, Text: d.Kind == speculate.None, Repetitions: f.repetitions}
 	if cmd.Flags().Changed("depth") && len(f.depth) > 0 {

@@ -18,7 +18,7 @@ type constraintFlags struct {
 	jsonSchema, grammar, regex string
 }
 
-// constraintNames are the flags of which one holds an answer to a form.
+// constraintNames are the flags that restrict the form of an answer. Only one of them may be given.
 var constraintNames = []string{"json-schema", "grammar", "regex"}
 
 // maxConstraint bounds the file of a constraint, in bytes.

@@ -19,7 +19,7 @@ type destination struct {
 	private bool
 }
 
-// options are those of outfile; what is replaced is told to standard error.
+// options returns the options for outfile. A message on standard error says that a file is replaced.
 func (d destination) options(cmd *cobra.Command) outfile.Options {
 	o := outfile.Options{Kind: d.kind, Private: d.private,
 		Log: func(m string) { logf(cmd.ErrOrStderr(), "etc: %s", m) }}

@@ -122,7 +122,7 @@ func (e *checkpointEvaluation) run(cmd *cobra.Command,
 			}})
 }
 
-// cut divides tokens into windows, each of which begins with prefix.
+// cut divides tokens into windows. Each window starts with prefix.
 func (e *checkpointEvaluation) cut(ids, prefix []int) (windows [][]int, err error) {
 	if len(ids) >= len(prefix) && slices.Equal(ids[:len(prefix)], prefix) {
 		ids = ids[len(prefix):] // the text names its prefix itself

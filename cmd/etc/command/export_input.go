@@ -65,8 +65,8 @@ func (f inputFlags) source(args []string) (string, error) {
 	return ".", nil
 }
 
-// openInput opens the checkpoint that name stands for: a directory, a GGUF file, or else an id on the hub, which is
-// downloaded where the cache does not have it.
+// openInput opens the checkpoint that name refers to: a directory, a GGUF file, or else an id on the hub, which is
+// downloaded unless the cache has it.
 func (f exportFlags) openInput(cmd *cobra.Command, name string) (*loaders.Checkpoint, error) {
 	info, err := os.Stat(name)
 	switch {
@@ -108,7 +108,7 @@ func (f exportFlags) openInput(cmd *cobra.Command, name string) (*loaders.Checkp
 	return nil, err
 }
 
-// isHubID reports whether a name stands for a checkpoint on the hub; missing is what os.Stat says of it.
+// isHubID reports whether a name is an id on the hub. missing is the error of os.Stat for the name.
 func isHubID(name string, missing error) bool {
 	_, err := hub.ParseRepo(name)
 	return err == nil && errors.Is(missing, fs.ErrNotExist) && !strings.HasSuffix(name, ".gguf")

@@ -98,7 +98,7 @@ func newExportPlan(ctx context.Context, output string, file codegen.File, l *cod
 	return p, p.Run.fill(m)
 }
 
-// fill tells what running a module needs, as etc inspect has it for a file.
+// fill sets what running a module needs, with the figures that etc inspect gives for a file.
 func (r *planRun) fill(m *ir.Module) error {
 	d, err := session.Describe(m)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/etc-ml/etc/passes"
 )
 
-// qualityRow is what the weights of one kind have in common: those of all layers whose names differ only
-// in the layer's number, and that are stored alike.
+// qualityRow sums up the weights of one kind: weights whose names differ only in the layer's number, and that are
+// stored in the same form.
 type qualityRow struct {
 	kind, stored    string
 	count           int

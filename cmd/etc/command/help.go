@@ -96,7 +96,7 @@ func writeEntry(b *strings.Builder, name, text string) {
 	}
 }
 
-// indent wraps a text behind so many spaces.
+// indent wraps a text to width and puts by spaces before each line.
 func indent(text string, by, width int) string {
 	space := strings.Repeat(" ", by)
 	return space + strings.ReplaceAll(wrap(text, width-by), "\n", "\n"+space)

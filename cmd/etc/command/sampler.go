@@ -174,7 +174,7 @@ type tokenLogprob struct {
 	Logprob shownLogprob `json:"logprob"`
 }
 
-// answerLogprobs are those of a token of the answer, and of the most likely ones in its place.
+// answerLogprobs has the log-probability of a token of the answer, and of the most likely tokens at its place.
 type answerLogprobs struct {
 	tokenLogprob
 	Top []tokenLogprob `json:"top"`

@@ -5,7 +5,8 @@ import (
 	"github.com/etc-ml/etc/runtime/serve"
 )
 
-// serveText gives what the server needs of the file's text. limits are those of the program as the server runs it.
+// serveText returns the tokenizer, the template and the defaults of the file for the server. limits are the limits of
+// the program as the server runs it.
 func (s *servedFile) serveText(limits batch.Limits) (*serve.Text, error) {
 	now, err := templateClock("")
 	if err != nil {

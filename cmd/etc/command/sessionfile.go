@@ -55,7 +55,7 @@ func saveSession(path string, t *text, c *chat.Conversation) error {
 	return err
 }
 
-// sessionOptions are those of writing a session of a program.
+// sessionOptions returns the options for writing a session file.
 func sessionOptions(t *text) outfile.Options {
 	return outfile.Options{Kind: outfile.Session, Inputs: []string{t.File}, Private: true}
 }
@@ -243,7 +243,8 @@ func decodeSession(path string, t *text, m *session.Model) (*chat.Saved, error) 
 	return saved, checkSum(f)
 }
 
-// readSnapshot reads the tokens and buffers of a prefix; buffers that are not there are those of otherwise.
+// readSnapshot reads the tokens and buffers whose names start with prefix. Buffers that are missing are taken from
+// otherwise.
 func readSnapshot(f *safetensors.File, prefix string, buffers []*ir.Buffer,
 	otherwise []engine.State) (*session.Snapshot, error) {
 	out := &session.Snapshot{}

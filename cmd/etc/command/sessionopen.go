@@ -80,7 +80,7 @@ func (c *chatter) load(path string) error {
 	return err
 }
 
-// sameFile reports whether two names are those of one file, or are the same name of one that is not there.
+// sameFile reports whether two names refer to the same file, or are the same name of a file that does not exist.
 func sameFile(a, b string) bool {
 	if a == "" || b == "" {
 		return false

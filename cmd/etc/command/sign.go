@@ -89,7 +89,7 @@ func readSmall(path string) ([]byte, error) {
 	return text, err
 }
 
-// statementOf is what is signed of a program: a text that anyone can compute again.
+// statementOf returns the text that is signed for a program. Anyone can compute it again from the program.
 func statementOf(ctx context.Context, path string, jobs int) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -147,7 +147,8 @@ func sign(ctx context.Context, path string, key minisign.PrivateKey, jobs int) e
 	return errors.Join(write(statementSuffix, []byte(statement)), write(signatureSuffix, signature))
 }
 
-// signatureOptions are those of both files of a signature, which follow from the program: replacing them is not told.
+// signatureOptions are the options for writing both files of a signature. They depend only on the program and the key,
+// so there is no message when they are replaced.
 var signatureOptions = outfile.Options{Kind: outfile.Text}
 
 // checkSignatures refuses names of signature files that cannot be written, before the program is.
@@ -162,7 +163,7 @@ func checkSignatures(path, key string) error {
 	return nil
 }
 
-// signedResult is what etc verify --signed found.
+// signedResult is the result of etc verify --signed.
 type signedResult struct {
 	Key  string `json:"key"`
 	Root string `json:"root"`

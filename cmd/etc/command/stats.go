@@ -8,7 +8,8 @@ import (
 	"github.com/etc-ml/etc/runtime/session"
 )
 
-// statsLine describes the speed of an answer. Its prompt is what had to be fed: of a chat, what is new.
+// statsLine describes the speed of an answer. The prompt counts the tokens that were fed; in a chat these are the new
+// ones.
 func statsLine(a session.Answer, seed int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "prompt %d tokens, %.1f tokens/s; answer %d tokens, %.1f tokens/s", a.Prompt,

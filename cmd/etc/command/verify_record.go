@@ -90,7 +90,7 @@ type sourceCheck struct {
 	Extra     []string `json:"extra"`
 }
 
-// ok tells whether the program was made of the checkpoint.
+// ok reports whether the program was made from the checkpoint.
 func (s *sourceCheck) ok() bool { return len(s.Different)+len(s.Missing)+len(s.Extra) == 0 }
 
 func (s *sourceCheck) String() string {

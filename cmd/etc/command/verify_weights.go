@@ -16,7 +16,7 @@ import (
 	"github.com/etc-ml/etc/runtime/verify"
 )
 
-// weightsResult is what etc verify --weights has read.
+// weightsResult is the result of etc verify --weights.
 type weightsResult struct {
 	// Pieces is the number of weights and texts that have a hash, Bytes how much has been read: the whole file but for
 	// the build record.
@@ -27,7 +27,7 @@ type weightsResult struct {
 // span is a range of a file.
 type span struct{ offset, size int64 }
 
-// storedPiece is what has one hash: ranges of a file, one after the other.
+// storedPiece is a list of ranges of a file that have one hash together, one after the other.
 type storedPiece struct {
 	name  string // a key of named data, or codegen.StoredProgram
 	spans []span

@@ -35,7 +35,7 @@ func Dense(values []float32, rows, cols int) Matrix { return Matrix{values, rows
 // Row is row i.
 func (m Matrix) Row(i int) []float32 { return m.Values[i*m.Stride:][:m.Cols] }
 
-// Part is the matrix of rows elements in each of which cols elements stand, beginning with the element (row, col) of m.
+// Part returns the submatrix of m with rows rows and cols columns whose first element is (row, col).
 func (m Matrix) Part(row, col, rows, cols int) Matrix {
 	return Matrix{m.Values[min(row*m.Stride+col, len(m.Values)):], rows, cols, m.Stride}
 }

@@ -1,6 +1,6 @@
 package dot
 
-// tileGeneric is what tileProducts of every processor computes.
+// tileGeneric computes what tileProducts computes on every processor.
 func tileGeneric(out, a, b Matrix) {
 	for i := range tileRows {
 		for j := range out.Cols {

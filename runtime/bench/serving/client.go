@@ -97,7 +97,7 @@ func (c *client) model(ctx context.Context) (string, error) {
 	return list.Data[0].ID, nil
 }
 
-// words are what prompts are made of: each is a token or more in any vocabulary.
+// words are the words of prompts: each is one token or more in any vocabulary.
 const words = "the of and to in a is that it was for on are as with his they at be this from have or by one had not but what " +
 	"all were when we there can an your which their said if do will each about how up out them then she many some so these " +
 	"would other into has more her two like him see time could no make than first been its who now people my made over did"
@@ -122,7 +122,7 @@ func (c *client) tokens(ctx context.Context, model string) ([]int, error) {
 	return ids, nil
 }
 
-// answer is what was seen of one answer.
+// answer has the measured times and tokens of one answer.
 type answer struct {
 	begun time.Time
 	parts []time.Time // when each part of the text was there

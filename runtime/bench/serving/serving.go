@@ -22,14 +22,14 @@ const (
 	warmUpTokens = 4
 )
 
-// Options are what is measured.
+// Options are the options of a measurement.
 type Options struct {
 	// URL is the server's address, as http://127.0.0.1:8080; Key its API key, "" for none.
 	URL, Key string
 	// Model is the name of the model, "" for the server's first.
 	Model string
-	// Concurrent are the numbers of streams at a time; Prompt and Generate the tokens of prompts and answers. There is
-	// a row for each of each.
+	// Concurrent are the numbers of simultaneous streams, Prompt the lengths of prompts and Generate the lengths of
+	// answers, in tokens. Every combination of them is a row.
 	Concurrent, Prompt, Generate []int
 	// Requests is how many answers a row measures, all streams together; 0: four for each stream.
 	Requests int
@@ -160,7 +160,7 @@ func (m *measurement) measure(ctx context.Context, row *Row) error {
 	return row.fill(answers, m.client.now().Sub(start))
 }
 
-// ask asks for some answers, so many at a time as the row has streams.
+// ask requests answers, with as many streams at a time as the row says.
 func (m *measurement) ask(ctx context.Context, row *Row, requests, generate int) ([]answer, error) {
 	prompts := make([][]int, requests)
 	for i := range prompts {

@@ -14,7 +14,7 @@ import (
 type Parts struct {
 	// Program is the file's program, without its segments, which Bytes makes of Segments.
 	Program *wire.ProgramT
-	// Graph is that of the only delegate; Bytes makes its segment.
+	// Graph is the graph of the only delegate. Bytes writes its segment.
 	Graph    *mlxgraph.MLXGraphT
 	Segments [][]byte
 	payload  int // the segment of the graph

@@ -9,7 +9,7 @@ import (
 // Rows of codes of 8 bits, in which caches of attention can be kept: the codes of a row, and behind them the scales of
 // its groups, bfloat16, up to a multiple of 4 bytes. A group has 32 codes, or the whole row where that has fewer.
 
-// Q8RowBytes is the size of a row of so many codes.
+// Q8RowBytes returns the size in bytes of a row of width codes.
 func Q8RowBytes(width int) int { return width + (2*width/min(width, 32)+3)&^3 }
 
 // ToQ8 rounds a row to codes: a scale is the greatest magnitude of a group times 1/127, rounded up to bfloat16. A group

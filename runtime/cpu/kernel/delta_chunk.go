@@ -69,8 +69,8 @@ func panelled(rows int) int {
 	return (rows + active.panelRows - 1) / active.panelRows * active.panelRows
 }
 
-// deltaScratch is what one call needs besides its operands. States lie turned, a panel after the other. What
-// is [deltaChunk, deltaChunk] has the tokens of the keys in its columns.
+// deltaScratch is the scratch memory of one call. States are stored transposed, panel by panel. Fields of shape
+// [deltaChunk, deltaChunk] have a column for each token whose key is used.
 type deltaScratch struct {
 	states           []float32 // [panels, keys, panelRows]
 	q, k             []float32 // [deltaChunk, keys], without strides
@@ -194,8 +194,8 @@ func (s *deltaScratch) weigh(d *DeltaRun, h *DeltaHead, first, n int) {
 
 func isNone(x float32) bool { return -deltaNone < x && x < deltaNone }
 
-// invert makes (I + A)⁻¹ by forward substitution: row t is that of I and Σ_{i<t} −A_ti times row i. Sums over
-// rows before a block of them are one tile.
+// invert computes (I + A)⁻¹ by forward substitution: row t is row t of I plus Σ_{i<t} −A_ti times row i. The sums over
+// rows before the current block of rows are computed as one tile.
 func (s *deltaScratch) invert(n int) {
 	const size = deltaChunk
 	tile, width, block := active.tileFloat[1], active.panelRows, min(active.tileVectors, 8)
@@ -237,7 +237,7 @@ func lowerTiles(sums []float32, stride int, panel []float32, panelStride int, x 
 	}
 }
 
-// turn is dst[k][r] = src[r][k] for r < rows and k < cols; rows lie a stride apart.
+// turn transposes: dst[k][r] = src[r][k] for r < rows and k < cols. Rows are a stride apart.
 func turn(dst []float32, dstStride int, src []float32, srcStride, rows, cols int) {
 	wholeRows, wholeCols := 0, 0
 	if p := active.packRows; p > 0 {

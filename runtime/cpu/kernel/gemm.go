@@ -13,7 +13,7 @@ const (
 	integerDepth = 2048 // a multiple of every group
 )
 
-// scratch is what one call needs besides its operands.
+// scratch is the scratch memory of one call.
 type scratch struct {
 	sums           []float32 // [vectors, panelRows]
 	floats         []byte    // [floatDepth, panelRows] float32
@@ -103,8 +103,8 @@ func matMulInteger(y []float32, stride int, w *Matrix, a *Activations) {
 	putScratch(s)
 }
 
-// tileSize is how many of n vectors the next tile takes: as many as it can, but not so many that a small tile
-// is left.
+// tileSize returns how many of n vectors the next tile takes: as many as possible without leaving a small tile at the
+// end.
 func tileSize(n, most int) int {
 	tiles := (n + most - 1) / most
 	return (n + tiles - 1) / tiles

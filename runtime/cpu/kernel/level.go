@@ -30,8 +30,8 @@ type implementation struct {
 	// of 128.
 	spread func(dst, x []float32)
 
-	// Rows of small floats, made codes of 8 bits and BF16 numbers, see smallfloat.go. Lengths are those of whole
-	// groups.
+	// expandE2M1 and the functions below convert rows of small floats to codes of 8 bits or to bf16, see smallfloat.go.
+	// Lengths are whole groups.
 	expandE2M1 func(dst, src []byte)
 	halfSix    func(halves, sixes, scales []byte)
 	expandE4M3 func(dst, src, scales []byte)
@@ -102,7 +102,7 @@ type vectorFunctions struct {
 // implementations of this CPU, the best last.
 var implementations = append([]*implementation{&generic}, native()...)
 
-// active is what the exported functions use.
+// active is the level that the exported functions use.
 var active = implementations[len(implementations)-1]
 
 // Level is the name of the level in use: the best one that the CPU has, unless SetLevel chose another.

@@ -162,7 +162,7 @@ func (c *compiler) run(name, text string) ([]byte, error) {
 	return c.output(program, "nvrtcGetPTX")
 }
 
-// output is what a function of NVRTC writes to memory of a size that another gives.
+// output calls a function of NVRTC that writes a result to memory. Another function returns the size of that result.
 func (c *compiler) output(program uintptr, function string) ([]byte, error) {
 	var size uint64
 	if err := c.call(function+"Size", program, uintptr(unsafe.Pointer(&size))); err != nil {

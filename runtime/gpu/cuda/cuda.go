@@ -13,7 +13,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// staticMemory is what the arrays of a kernel with TG_MEMORY may take beside it, in bytes.
+// staticMemory is the size in bytes that a kernel's arrays may have in addition to its TG_MEMORY.
 const staticMemory = 2048
 
 // transferLeast is what device.Info says of it, found on an H100 with 12 layers of two models. Between a kernel with

@@ -68,7 +68,7 @@ var driver = sync.OnceValues(func() (*api, error) {
 	return d, nil
 })
 
-// describe is what the driver says of a status.
+// describe returns the driver's description of a status.
 func describe(d *api, status int) string {
 	text := func(function string) string {
 		var p *byte

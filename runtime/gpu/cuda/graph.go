@@ -103,8 +103,8 @@ func (d *gpu) check(i int, x device.Dispatch) (command, error) {
 	return c, nil
 }
 
-// maxEdges is how many edges may join what is before a barrier to what is behind it; more of them run
-// together in an empty node.
+// maxEdges is the largest number of edges that join the nodes before a barrier to those after it. If there were more,
+// both sides are joined to an empty node instead.
 const maxEdges = 64
 
 // build makes the graph. What stands between two barriers depends on what stood between the two before;

@@ -24,7 +24,7 @@ func openLibrary(path string) (uintptr, error) {
 
 func findSymbol(library uintptr, name string) (uintptr, error) { return purego.Dlsym(library, name) }
 
-// bareNames are what the system's loader is asked for.
+// bareNames returns the names without a folder that the system's loader is asked for.
 func bareNames(name string) []string {
 	return []string{name + ".so.13", name + ".so.12", name + ".so.11.2", name + ".so"}
 }

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// unwritten is what stands in a word of the host's memory until a kernel writes it. It may be a result, too: then the
-// event tells.
+// unwritten is the content of a word of the host's memory until a kernel writes it. If a result equals it, the event
+// says whether the kernel is done.
 const unwritten = ^uint32(0)
 
 // glances is how often the host looks at a word before it asks for the event: some 20 µs.

@@ -133,7 +133,7 @@ func (r *ring) mark(d *gpu) (place int, err error) {
 	return place, r.done[place].record(d)
 }
 
-// beside writes while what is on the device's stream runs, on a stream of its own.
+// beside writes on a stream of its own, while work on the device's stream runs.
 type beside struct {
 	stream uintptr
 	memory pinned

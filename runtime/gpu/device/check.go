@@ -43,7 +43,7 @@ func CheckWrite(what string, offset, size, buffer int, wrapped, host bool) error
 	return nil
 }
 
-// CheckPlace tells whether Place takes so many bytes.
+// CheckPlace returns an error if Place does not accept this number of bytes.
 func CheckPlace(what string, size int) error {
 	if size > MaxPlaced {
 		return fmt.Errorf("%s: %d bytes to place, at most %d are possible", what, size, MaxPlaced)

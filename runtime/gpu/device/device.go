@@ -11,11 +11,11 @@ type Target = kernels.Target
 
 // Info describes a device.
 type Info struct {
-	// Description is what a person would call it: the product's name, and what it runs on.
+	// Description is the product's name and its driver or system.
 	Description string
-	// Machine is what kernels depend on.
+	// Machine has the properties that kernels depend on.
 	kernels.Machine
-	// Memory is what buffers may take in all, in bytes.
+	// Memory is the number of bytes that buffers may take in all.
 	Memory int64
 	// ThreadgroupMemory is the limit of a threadgroup's own memory in bytes, MaxThreads of its threads.
 	ThreadgroupMemory, MaxThreads int
@@ -56,7 +56,7 @@ type Device interface {
 // MaxHostBuffer is the largest buffer in the host's memory, in bytes.
 const MaxHostBuffer = 4096
 
-// MaxPlaced is what one call of Buffer.Place takes, in bytes.
+// MaxPlaced is the largest number of bytes of one call of Buffer.Place.
 const MaxPlaced = 4096
 
 // HostWriter is implemented by devices that have memory of their own, and can write to the host's, too.

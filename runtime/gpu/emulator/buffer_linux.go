@@ -40,7 +40,7 @@ func (d *emulator) NewBuffer(size int) (device.Buffer, error) {
 	return &buffer{device: d, memory: all[whole-padded:][:size:size], mapping: all}, nil
 }
 
-// NewHostBuffer makes a buffer like any other, but for what it refuses.
+// NewHostBuffer makes a buffer like NewBuffer, but refuses more.
 func (d *emulator) NewHostBuffer(size int) (device.Buffer, error) {
 	if size > device.MaxHostBuffer {
 		return nil, fmt.Errorf("emulator: a buffer of %d bytes in the host's memory, want 1 to %d",

@@ -20,7 +20,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// flags of the compiler. -ffp-contract=off: the results are those of the text, on every processor.
+// flags are the compiler's flags. With -ffp-contract=off the results are the ones that the source says, on every
+// processor.
 var flags = []string{"-std=c++17", "-w", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off"}
 
 // sanitizer makes undefined behaviour of a kernel end the process and say where.
@@ -107,7 +108,7 @@ func SanitizedObject(text string) (string, error) {
 // users is the compiler with the user's cache.
 var users = sync.OnceValues(func() (*compiler, error) { return newCompiler("") })
 
-// build makes a file of sources by a command of the compiler, unless the cache has it.
+// build compiles sources with a command to a file, unless the cache has it.
 func (c *compiler) build(out string, sources map[string][]byte, args []string) (string, error) {
 	files := kernels.EmulatorFiles()
 	hash := sha256.New()

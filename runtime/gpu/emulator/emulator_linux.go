@@ -17,7 +17,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// ThreadgroupMemory is that of every Metal device, in bytes.
+// ThreadgroupMemory is the threadgroup memory that every Metal device has, in bytes.
 const ThreadgroupMemory = 32 << 10
 
 type emulator struct {

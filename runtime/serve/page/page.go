@@ -87,7 +87,7 @@ func kindOf(name string) string {
 	return "text/plain; charset=utf-8"
 }
 
-// serve answers with the file, or, by its ETag, that the browser has it.
+// serve answers with the file, or with status 304 if the ETag shows that the browser has it.
 func (a asset) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)

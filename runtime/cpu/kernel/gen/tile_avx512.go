@@ -151,10 +151,10 @@ func tileFloat512(f *file, format string) {
 	})
 }
 
-// magic is a float32 whose last bit counts ones and whose bits, as an integer, can be added to an integer
-// below 2^22 in magnitude: the bits of the sum are those of the sum as a float. So sums of products of codes
-// need no conversion. And where scales are bfloat16 numbers, magic·scale is exact, so that subtracting it is
-// one fused operation with the multiplication by the scale.
+// magic is a float32 whose last mantissa bit has the value 1. Integers below 2^22 in magnitude can be added to its bit
+// pattern: the result is the bit pattern of the sum as a float. So sums of products of codes need no conversion. If
+// scales are bfloat16, magic·scale is exact, so that one fused operation multiplies by the scale and subtracts
+// magic·scale.
 const magic = 3 << 22
 
 // tileInteger512: DI sums, DX panel, SI and R8 scales and biases of the group, AX and BX code scales and

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Functions of vectors of float32, written once for all instruction sets. The numbers of elementary
+// This file generates the functions on vectors of float32 for all instruction sets. The coefficients of elementary
 // functions are those of exp_generic.go in package kernel, which explains them.
 
 // constantBits are the bits of a constant by its name.
