@@ -36,6 +36,31 @@ type encoder struct {
 }
 
 func (e *encoder) run() error {
+	if err := e.number(); err != nil {
+		return err
+	}
+	if err := e.chains(); err != nil {
+		return err
+	}
+	m, g, s := e.module, e.graph, e.slots
+	for i, v := range m.Entry.Body.Results {
+		switch {
+		case v.Type.Kind == ir.IntKind:
+			g.OutputMap = append(g.OutputMap, slot(mlxgraph.SlotTypeIntValueSlot, s.ints[v]))
+		case v.Type.Kind == ir.TensorKind:
+			g.OutputMap = append(g.OutputMap, slot(mlxgraph.SlotTypeTensorSlot, s.tensors[v]))
+		default:
+			return fmt.Errorf("output %d has type %s, want a tensor or an int", i, v.Type)
+		}
+	}
+	g.NumTempTensors = s.temps.used - e.firstTemp
+	g.NumValues = s.values.used
+	return nil
+}
+
+// number gives slots to constants, inputs, outputs and buffers, in this order; temporaries follow them. It is long
+// because it is one list of what gets a slot.
+func (e *encoder) number() error {
 	m, g, s := e.module, e.graph, e.slots
 	next := uint32(0)
 	name := func(name string, kind mlxgraph.SlotType, idx uint32) {
@@ -95,7 +120,12 @@ func (e *encoder) run() error {
 	g.NumMutableBufferTensors = uint32(len(m.Buffers))
 	e.firstTemp = next
 	s.temps.next, s.temps.used = next, next
+	return nil
+}
 
+// chains encodes the operations of the entry, and those of init in a chain of their own.
+func (e *encoder) chains() error {
+	m, g := e.module, e.graph
 	main := &mlxgraph.InstructionChainT{}
 	g.InstructionChains = append(g.InstructionChains, main)
 	if m.Init != nil {
@@ -113,22 +143,7 @@ func (e *encoder) run() error {
 			return fmt.Errorf("init: %w", err)
 		}
 	}
-	if err := e.region(main, m.Entry.Body, m.Entry.Body.Results); err != nil {
-		return err
-	}
-	for i, v := range m.Entry.Body.Results {
-		switch {
-		case v.Type.Kind == ir.IntKind:
-			g.OutputMap = append(g.OutputMap, slot(mlxgraph.SlotTypeIntValueSlot, s.ints[v]))
-		case v.Type.Kind == ir.TensorKind:
-			g.OutputMap = append(g.OutputMap, slot(mlxgraph.SlotTypeTensorSlot, s.tensors[v]))
-		default:
-			return fmt.Errorf("output %d has type %s, want a tensor or an int", i, v.Type)
-		}
-	}
-	g.NumTempTensors = s.temps.used - e.firstTemp
-	g.NumValues = s.values.used
-	return nil
+	return e.region(main, m.Entry.Body, m.Entry.Body.Results)
 }
 
 // ownsOutput reports whether an output value can be computed straight into an output slot: it is the
@@ -179,6 +194,8 @@ func (e *encoder) region(chain *mlxgraph.InstructionChainT, r *ir.Region, keep [
 	return nil
 }
 
+// op encodes an operation as an instruction. It is long because it is one switch over the kinds, with a short case for
+// each.
 func (e *encoder) op(chain *mlxgraph.InstructionChainT, op *ir.Op, ends []*ir.Value) error {
 	end := func() {
 		for _, v := range ends {

@@ -108,7 +108,8 @@ type Work struct {
 // sampleBytes bounds what is computed to estimate a time.
 const sampleBytes = 8 << 20
 
-// Estimate computes a small part of the file, writes nothing, and tells what all of it takes.
+// Estimate computes a small part of the file, writes nothing, and tells what all of it takes. It is long because it is
+// one sequence of steps, each of which needs what those before it made.
 func (l *Layout) Estimate(ctx context.Context, inputs []Input) (Work, error) {
 	w := Work{Written: l.Size}
 	for _, i := range inputs {

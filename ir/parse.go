@@ -317,6 +317,8 @@ func (p *parser) parseOps(r *Region) {
 	}
 }
 
+// parseOp parses an operation: results, name, operands, attributes, regions, types. It is long because these parts
+// follow each other in one line of text.
 func (p *parser) parseOp() *Op {
 	var names []string
 	line := p.peek().line // of the operation, for what is wrong with all of it

@@ -248,6 +248,7 @@ func (p *printer) ops(r *Region) {
 	}
 }
 
+// op prints an operation and its regions. It is long because the parts of its text follow each other.
 func (p *printer) op(op *Op) {
 	var b strings.Builder
 	var types []string

@@ -140,63 +140,19 @@ func copyCarries(m *ir.Module, body *ir.Region, outputs int) {
 // copyStaleLoads copies the value of a load that is used after a later write of its buffer, right after
 // the load.
 func copyStaleLoads(r *ir.Region) {
-	copies := map[*ir.Value]*ir.Value{}
-	version := map[*ir.Buffer]int{}
-	loaded := map[*ir.Value]int{}
-	stale := map[*ir.Value]bool{}
-	var walk func(r *ir.Region)
-	walk = func(r *ir.Region) {
-		use := func(v *ir.Value) {
-			if at, is := loaded[v]; is && at != version[v.Def.Buffer] {
-				stale[v] = true
-			}
-		}
-		for _, op := range r.Ops {
-			op.EachArg(func(a *ir.Arg) { use(a.Value) })
-			written := map[*ir.Buffer]bool{}
-			for _, n := range op.Regions {
-				n.EachWrite(func(b *ir.Buffer) { written[b] = true })
-			}
-			if op.Def.Name == "scan" {
-				for b := range written {
-					version[b]++ // the body runs again after its own writes
-				}
-			}
-			before := map[*ir.Buffer]int{}
-			for b := range written {
-				before[b] = version[b]
-			}
-			for _, n := range op.Regions {
-				for b, v := range before {
-					version[b] = v // one arm does not see what the other writes
-				}
-				walk(n)
-			}
-			for b, v := range before {
-				version[b] += v + 1 // never one that an arm has seen
-			}
-			switch op.Def.Effect {
-			case ir.Reads:
-				loaded[op.Result()] = version[op.Buffer]
-			case ir.Writes:
-				version[op.Buffer]++
-			}
-		}
-		for _, v := range r.Results {
-			use(v)
-		}
-	}
-	walk(r)
-	if len(stale) == 0 {
+	w := staleLoads{version: map[*ir.Buffer]int{}, loaded: map[*ir.Value]int{}, stale: map[*ir.Value]bool{}}
+	w.walk(r)
+	if len(w.stale) == 0 {
 		return
 	}
+	copies := map[*ir.Value]*ir.Value{}
 	var insert func(r *ir.Region)
 	insert = func(r *ir.Region) {
 		var ops []*ir.Op
 		b := &ir.Builder{Insert: func(op *ir.Op) { ops = append(ops, op) }}
 		for _, op := range r.Ops {
 			ops = append(ops, op)
-			if len(op.Results) == 1 && stale[op.Results[0]] {
+			if len(op.Results) == 1 && w.stale[op.Results[0]] {
 				copies[op.Results[0]] = b.Value("id_copy", nil, op.Results[0])
 			}
 			for _, n := range op.Regions {
@@ -211,6 +167,59 @@ func copyStaleLoads(r *ir.Region) {
 			*v = c
 		}
 	})
+}
+
+// staleLoads finds the loads whose values are used after a later write of their buffer.
+type staleLoads struct {
+	version map[*ir.Buffer]int // of the content of a buffer, at the place that the walk has reached
+	loaded  map[*ir.Value]int  // the version that a load has read
+	stale   map[*ir.Value]bool
+}
+
+// use notes a use of v at the place that the walk has reached.
+func (w *staleLoads) use(v *ir.Value) {
+	if at, is := w.loaded[v]; is && at != w.version[v.Def.Buffer] {
+		w.stale[v] = true
+	}
+}
+
+func (w *staleLoads) walk(r *ir.Region) {
+	for _, op := range r.Ops {
+		op.EachArg(func(a *ir.Arg) { w.use(a.Value) })
+		w.regions(op)
+		switch op.Def.Effect {
+		case ir.Reads:
+			w.loaded[op.Result()] = w.version[op.Buffer]
+		case ir.Writes:
+			w.version[op.Buffer]++
+		}
+	}
+	for _, v := range r.Results {
+		w.use(v)
+	}
+}
+
+// regions walks the regions of an if or a scan. A buffer that they write has a new version afterwards.
+func (w *staleLoads) regions(op *ir.Op) {
+	before := map[*ir.Buffer]int{}
+	for _, n := range op.Regions {
+		n.EachWrite(func(b *ir.Buffer) { before[b] = 0 })
+	}
+	for b := range before {
+		if op.Def.Name == "scan" {
+			w.version[b]++ // the body runs again after its own writes
+		}
+		before[b] = w.version[b]
+	}
+	for _, n := range op.Regions {
+		for b, v := range before {
+			w.version[b] = v // one arm does not see what the other writes
+		}
+		w.walk(n)
+	}
+	for b, v := range before {
+		w.version[b] += v + 1 // never one that an arm has seen
+	}
 }
 
 // placeLoads removes every load and puts one where a buffer is first read after its last write, which

@@ -21,6 +21,7 @@ func main() {
 	}
 }
 
+// run reads the flags and measures. It is long because it is the list of its flags.
 func run() error {
 	cache, err := os.UserCacheDir()
 	if err != nil {

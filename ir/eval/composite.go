@@ -170,10 +170,10 @@ func largest[T int64 | float32](x []T, k int) []int {
 }
 
 // switchMLP is a mixture of experts: Σ_j scores[j] · down[e]·(a(gate[e]·x) ⊙ up[e]·x) with e = indices[j], where a is
-// silu, or in switch_geglu the tanh form of gelu,
-// for x [..., H], indices and scores [..., k], gate and up [E, I, H], down [E, H, I]. Under Strict every
-// step is rounded as the operations that it is decomposed into are. SortCutoff only says when sorting
-// tokens by expert pays, so it changes nothing here.
+// silu, or in switch_geglu the tanh form of gelu, for x [..., H], indices and scores [..., k], gate and up [E, I, H],
+// down [E, H, I]. Under Strict every step is rounded as the operations that it is decomposed into are. SortCutoff only
+// says when sorting tokens by expert pays, so it changes nothing here. It is long because it is one sequence of steps,
+// each of which needs what those before it made.
 func switchMLP(c *Call) ([]Value, error) {
 	experts, err := c.experts()
 	if err != nil {

@@ -124,7 +124,8 @@ var gatedDeltaStep = ir.MetalKernelAttrs{
 // stateDType is the template argument of our kernel that the exporter's has not.
 const stateDType = "StT"
 
-// metalKernel runs the one kernel that is known by its interface.
+// metalKernel runs the one kernel that is known by its interface. It is long because it reads the operands of the
+// interface one by one.
 func metalKernel(c *Call) ([]Value, error) {
 	attrs, known := ir.Attrs[ir.MetalKernelAttrs](c.Op), gatedDeltaStep
 	if attrs.Name != known.Name {

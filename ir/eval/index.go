@@ -190,8 +190,9 @@ func scatterAdd(c *Call) ([]Value, error) {
 	return c.result(out, nil)
 }
 
-// gather reads one block of x, of the size slice_sizes, for every element of the broadcast indices:
-// index tensor number k says where the block begins in axis axes[k].
+// gather reads one block of x, of the size slice_sizes, for every element of the broadcast indices: index tensor number
+// k says where the block begins in axis axes[k]. It is long because it is one sequence of steps, each of which needs
+// what those before it made.
 func gather(c *Call) ([]Value, error) {
 	x, tensors, a := c.Tensor("x"), c.Tensors("indices"), ir.Attrs[ir.GatherAttrs](c.Op)
 	if len(tensors) != len(a.Axes) {

@@ -335,6 +335,7 @@ func layerName(name string, table map[string]string) string {
 	return "blk." + number + "." + table[inner]
 }
 
+// gemmaGGUF writes the metadata and the tensors of a Gemma 4. It is long because it is a table.
 func (s *Source) gemmaGGUF(g *GGUF, add func(string, *Tensor)) {
 	c := s.config.(*huggingface.Gemma4)
 	key := func(name string, value any) { g.Key("gemma4."+name, value) }
@@ -429,6 +430,7 @@ var qwenNames = map[string]string{
 	"mlp.shared_expert.down_proj.weight": "ffn_down_shexp.weight",
 }
 
+// qwenGGUF writes the metadata and the tensors of a Qwen. It is long because it is a table.
 func (s *Source) qwenGGUF(g *GGUF, add func(string, *Tensor)) {
 	c := s.config.(*huggingface.Qwen)
 	key := func(name string, value any) { g.Key(s.Arch+"."+name, value) }

@@ -15,8 +15,9 @@ type Quantizer func(values []float32, rows, cols, bits, group int) (packed []uin
 
 // WriteMLX writes the checkpoint as mlx-lm's convert does with quantization (mlx_lm/models/qwen3_5_moe.py and
 // gemma4_text.py, sanitize and quant_predicate): matrices with the given bits in groups of 64, routers and gates of
-// shared experts with 8; experts stacked under switch_mlp, gate and up apart; convolutions as [C,taps,1]; norms of
-// Qwen as what they multiply by, here in float32, which mlx-lm would round. It writes no tied head.
+// shared experts with 8; experts stacked under switch_mlp, gate and up apart; convolutions as [C,taps,1]; norms of Qwen
+// as what they multiply by, here in float32, which mlx-lm would round. It writes no tied head. It is long because it is
+// one sequence of steps, each of which needs what those before it made.
 func (s *Source) WriteMLX(dir string, bits int, quantize Quantizer) error {
 	const group = 64
 	section := map[string]any{"bits": bits, "group_size": group, "mode": "affine"}

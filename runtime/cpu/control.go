@@ -54,17 +54,8 @@ func (b *binder) evaluator(op *ir.Op) (func() error, error) {
 	}
 	buffer := b.x.states[op.Buffer]
 	return func() error {
-		for i, list := range args {
-			for j, v := range list {
-				if v == nil {
-					call.Args[i][j] = eval.Value{Int: op.Args[i][j].Int}
-					continue
-				}
-				var err error
-				if call.Args[i][j], err = b.x.content(op.Args[i][j].Value, v); err != nil {
-					return err
-				}
-			}
+		if err := b.x.setArgs(call, args); err != nil {
+			return err
 		}
 		call.Done = b.x.done
 		var out []eval.Value
@@ -92,6 +83,21 @@ func (b *binder) evaluator(op *ir.Op) (func() error, error) {
 		}
 		return nil
 	}, nil
+}
+
+// setArgs sets the arguments of a call to the content of values; a nil value stands for a literal.
+func (x *instance) setArgs(call *eval.Call, args [][]*value) (err error) {
+	for i, list := range args {
+		for j, v := range list {
+			arg := call.Op.Args[i][j]
+			if v == nil {
+				call.Args[i][j] = eval.Value{Int: arg.Int}
+			} else if call.Args[i][j], err = x.content(arg.Value, v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // cheap are the operations on one or two numbers that a model has once or twice for a call. They need no kernel.
@@ -302,39 +308,16 @@ func (b *binder) scan(op *ir.Op) error {
 	b.Op = op
 	b.x.exe.note(op)
 	b.step("scan", func() error {
-		sources := make([]eval.Value, len(originals))
-		for i, v := range originals {
-			if sources[i], err = b.x.content(op.Args[0][i].Value, v); err != nil {
-				return err
-			}
+		sources, err := b.x.contents(op.Args[0], originals)
+		if err != nil {
+			return err
 		}
-		state := make([]eval.Value, len(carry))
-		for i, v := range carry {
-			if state[i], err = b.x.content(op.Args[1][i].Value, v); err != nil {
-				return err
-			}
+		state, err := b.x.contents(op.Args[1], carry)
+		if err != nil {
+			return err
 		}
 		joined, last, err := eval.Scan(axis, sources, state, outputs, func(slices []eval.Value) ([]eval.Value, error) {
-			for i, s := range slices {
-				if err := args[i].set(s); err != nil {
-					return nil, err
-				}
-			}
-			if err := b.x.runAll(steps); err != nil {
-				return nil, err
-			}
-			out := make([]eval.Value, len(inner))
-			for i, v := range inner {
-				c, err := b.x.content(body.Results[i], v)
-				if err != nil {
-					return nil, err
-				}
-				if c.Tensor != nil {
-					c.Tensor = c.Tensor.Clone() // the next iteration overwrites it
-				}
-				out[i] = c
-			}
-			return out, nil
+			return b.x.iterate(slices, args, steps, body.Results, inner)
 		})
 		if err != nil {
 			return err
@@ -347,4 +330,41 @@ func (b *binder) scan(op *ir.Op) error {
 		return nil
 	})
 	return nil
+}
+
+// contents returns the content of the values of a list of arguments.
+func (x *instance) contents(of []ir.Arg, values []*value) (out []eval.Value, err error) {
+	out = make([]eval.Value, len(values))
+	for i, v := range values {
+		if out[i], err = x.content(of[i].Value, v); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// iterate runs the steps of a scan's body once: args get the slices, and the contents of inner, which are bound to
+// results, are copied.
+func (x *instance) iterate(slices []eval.Value, args []*value, steps []step, results []*ir.Value,
+	inner []*value) ([]eval.Value, error) {
+	for i, s := range slices {
+		if err := args[i].set(s); err != nil {
+			return nil, err
+		}
+	}
+	if err := x.runAll(steps); err != nil {
+		return nil, err
+	}
+	out := make([]eval.Value, len(inner))
+	for i, v := range inner {
+		c, err := x.content(results[i], v)
+		if err != nil {
+			return nil, err
+		}
+		if c.Tensor != nil {
+			c.Tensor = c.Tensor.Clone() // the next iteration overwrites it
+		}
+		out[i] = c
+	}
+	return out, nil
 }

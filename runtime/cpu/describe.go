@@ -18,7 +18,7 @@ import (
 // step by step, with the bytes that each reads; the plan for a chunk of at most chunk tokens, summed by kind of step;
 // the buffers, and the memory of the plans. Kind "numbers" are steps on reference kernels that are too small to matter,
 // kind "reference" those that should not be. It reads no weights. It returns an error for a module that does not run
-// here.
+// here. It is long because it writes one section after the other.
 func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 	var warnings []string
 	o.Warn = func(text string) { warnings = append(warnings, text) }

@@ -59,9 +59,10 @@ type QAResult struct {
 	Divergence  *Divergence `json:"divergence,omitempty"`
 }
 
-// QA asks every question in a context of its own at temperature 0 and compares the answers exactly: the
-// tokens up to the stop token, and the text. An answer that does not end is wrong. A question that cannot be
-// asked is a [QuestionError], before any is asked.
+// QA asks every question in a context of its own at temperature 0 and compares the answers exactly: the tokens up to
+// the stop token, and the text. An answer that does not end is wrong. A question that cannot be asked is a
+// [QuestionError], before any is asked. It is long because it is one sequence of steps, each of which needs what those
+// before it made.
 func QA(ctx context.Context, m *session.Model, questions []Question, o QAOptions) (QAResult, error) {
 	r := QAResult{Questions: len(questions), Misses: []QAAnswer{}}
 	asked := make([]asked, len(questions))

@@ -230,7 +230,8 @@ func (x *instance) submitNext(after *call, inputs []eval.Value) error {
 }
 
 // allocateSecond allocates the second buffers of a plan that can be pipelined, and of the states that it writes.
-// Without memory for them the plan stays single-buffered.
+// Without memory for them the plan stays single-buffered. It is long because all buffers have to be there before any is
+// used.
 func (x *instance) allocateSecond(p *boundPlan) error {
 	a := p.pipelining
 	if a == nil || a.ready || a.noMemory || p.uniforms.size > device.MaxPlaced {

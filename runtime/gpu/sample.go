@@ -8,7 +8,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// bindSample chooses the token of one row of logits.
+// bindSample chooses the token of one row of logits. It is long because the head has three forms of inputs, and three
+// kernels.
 func bindSample(b *binder) bool {
 	logits, temperature := b.floats("logits"), b.floats("temperature")
 	if logits == nil || len(logits.shape) != 2 || logits.shape[0] != 1 || temperature == nil || temperature.len() != 1 {

@@ -137,9 +137,10 @@ func (l *lifter) forgetLoads(s *state, op *ir.Op) {
 	}
 }
 
-// scan lifts a Scan. The body's arguments are the slices and every slot that lives from one step to the
-// next: those that the body reads before it writes and writes, and those that it writes and that are
-// live after the scan. What the wire calls carry is not consulted; the runtime does not read it either.
+// scan lifts a Scan. The body's arguments are the slices and every slot that lives from one step to the next: those
+// that the body reads before it writes and writes, and those that it writes and that are live after the scan. What the
+// wire calls carry is not consulted; the runtime does not read it either. It is long because it is one sequence of
+// steps, each of which needs what those before it made.
 func (l *lifter) scan(b *ir.Builder, n *mlxgraph.ScanNodeT, live slotSet, s *state, depth int) error {
 	if len(n.Sliced) != len(n.Originals) {
 		return fmt.Errorf("%d sliced slots for %d originals", len(n.Sliced), len(n.Originals))

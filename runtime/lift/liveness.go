@@ -43,9 +43,9 @@ func (l *lifter) analyse(chain uint32, after slotSet) error {
 	return err
 }
 
-// liveBefore gives the slots that are live before a chain whose end has the given live slots. A chain
-// that several instructions share is analysed for each; what is live after an If inside of it is then
-// the union, which only makes results that are pruned again.
+// liveBefore gives the slots that are live before a chain whose end has the given live slots. A chain that several
+// instructions share is analysed for each; what is live after an If inside of it is then the union, which only makes
+// results that are pruned again. It is long because it is one switch over the nodes that have chains of their own.
 func (l *lifter) liveBefore(chain uint32, live slotSet, depth int, budget *int) (slotSet, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("chains are nested more than %d deep", maxDepth)

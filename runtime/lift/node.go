@@ -169,7 +169,8 @@ func (l *lifter) readInt(s *state, slot uint32) (*ir.Value, error) {
 	return nil, fmt.Errorf("integer slot %d is read before it is written", slot)
 }
 
-// args reads the arguments in a field of a node.
+// args reads the arguments in a field of a node. It is long because it is one switch over the types that a field can
+// have.
 func (l *lifter) args(b *ir.Builder, s *state, field reflect.Value) ([]ir.Arg, error) {
 	if field.Kind() == reflect.Slice {
 		out := make([]ir.Arg, 0, field.Len())

@@ -103,8 +103,8 @@ func (p *Program) Whole(main string) (*ir.Module, error) {
 	return m, nil
 }
 
-// Module lifts a method. The method must be one call of the MLX delegate over its inputs; what else
-// ExecuTorch programs may hold is refused by name.
+// Module lifts a method. The method must be one call of the MLX delegate over its inputs; what else ExecuTorch programs
+// may hold is refused by name. It is long because it is a list of what is refused, each with its message.
 func (p *Program) Module(method string) (*ir.Module, error) {
 	m, ok := p.File.Method(method)
 	if !ok {

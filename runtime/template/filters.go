@@ -5,6 +5,7 @@ import "strings"
 // filters are the filters by name, each with its parameters after the value.
 var filters map[string]*builtin
 
+// The filters by name, with their parameters. It is long because it is a table.
 func init() {
 	refused := func(why string) *builtin {
 		return variadic(func(in *interp, _ Value, _ callArgs) Value {

@@ -20,6 +20,8 @@ type formatSpec struct {
 	kind      byte // the type, or 0
 }
 
+// parseSpec parses the format specification of a value: its fields in the order of the grammar. It is long because each
+// field has a few lines of its own.
 func (in *interp) parseSpec(spec string, v Value) formatSpec {
 	f := formatSpec{fill: " ", precision: -1}
 	invalid := func() {

@@ -37,6 +37,7 @@ type reprWriter struct {
 	inside []*namespace
 }
 
+// value writes the repr of a value. It is long because it is one switch over the kinds, with a short case for each.
 func (w *reprWriter) value(v Value, depth nested) {
 	switch v := v.(type) {
 	case None:

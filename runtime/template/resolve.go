@@ -195,6 +195,8 @@ func (r *resolver) statements(list []statement, f frame) {
 	}
 }
 
+// statement resolves the names in a statement. It is long because it is one switch over the kinds, with a short case
+// for each.
 func (r *resolver) statement(s statement, f frame) {
 	switch n := s.(type) {
 	case *printNode:

@@ -10,6 +10,7 @@ import (
 // stringMethods are the methods of str; markupMethods those that Markup has besides or does otherwise.
 var stringMethods, markupMethods map[string]*builtin
 
+// The methods by name, with their parameters. It is long because it is a table.
 func init() {
 	mapping := func(f func(in *interp, s string) string) *builtin {
 		return define("/", func(in *interp, self Value, _ []Value) Value {

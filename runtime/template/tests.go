@@ -3,6 +3,7 @@ package template
 // tests are the tests by name, what follows "is".
 var tests map[string]*builtin
 
+// The tests by name, with their parameters. It is long because it is a table.
 func init() {
 	check := func(f func(in *interp, v Value) bool) *builtin {
 		return define("", func(in *interp, v Value, _ []Value) Value { return Bool(f(in, v)) })

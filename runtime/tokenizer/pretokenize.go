@@ -43,7 +43,8 @@ func (t *preTokenizer) cutFrom(i int, s string, first bool, word func(string)) {
 }
 
 // read appends the cutters of a component, in order. starts says whether it is known, behind the normalizers, that a
-// text is the beginning of what was given to Encode.
+// text is the beginning of what was given to Encode. It is long because it is one switch over the kinds, with a short
+// case for each.
 func (t *preTokenizer) read(v value, starts bool) {
 	c := newComponent(v)
 	kind := c.oneOf("type", "ByteLevel", "Split", "Sequence", "Digits", "Metaspace", "Whitespace", "WhitespaceSplit",

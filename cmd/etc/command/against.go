@@ -67,7 +67,8 @@ type metadataCheck struct {
 	Equal bool   `json:"equal"`
 }
 
-// compareAgainst compares a program with a checkpoint. tokens bounds the tokens that are run.
+// compareAgainst compares a program with a checkpoint. tokens bounds the tokens that are run. It is long because it is
+// one sequence of steps, each of which needs what those before it made.
 func compareAgainst(cmd *cobra.Command, path, checkpoint string, tokens int) (*againstReport, error) {
 	p, file, _, err := openLanguage(path)
 	if err != nil {

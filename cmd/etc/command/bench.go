@@ -27,6 +27,7 @@ type benchFlags struct {
 	speculate               speculateFlags
 }
 
+// newBench makes the command etc bench. It is long because it is the list of its flags.
 func newBench() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{

@@ -37,7 +37,8 @@ const mostMeasured = 7
 // draftDepth is the number of tokens before a round where nobody says how many.
 const draftDepth = 128
 
-// measureDrafts measures and prints rounds that draft and verify.
+// measureDrafts measures and prints rounds that draft and verify. It is long because it is one sequence of steps, each
+// of which needs what those before it made.
 func measureDrafts(cmd *cobra.Command, path string, f benchFlags, e engine.Engine, o engine.Options) (err error) {
 	p, err := openProgram(path)
 	if err != nil {

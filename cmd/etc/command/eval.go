@@ -135,6 +135,8 @@ func (f evalFlags) checkAgainst(cmd *cobra.Command) (err error) {
 	return err
 }
 
+// runEval runs etc eval over a text. It is long because it is one sequence of steps, each of which needs what those
+// before it made.
 func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 	if err := f.check(cmd); err != nil {
 		return err

@@ -360,7 +360,8 @@ func (f *exportFlags) resolveGroups(cmd *cobra.Command) error {
 // isBlockFloat reports whether a scheme, nil for none, is of a mode without biases.
 func isBlockFloat(s *quantize.Scheme) bool { return s != nil && s.Mode != ir.Affine }
 
-// exportText writes the program of an IR text with the weights of a file.
+// exportText writes the program of an IR text with the weights of a file. It is long because it is one sequence of
+// steps, each of which needs what those before it made.
 func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 	if f.weights == "" {
 		return usagef("%s is an IR text; --weights FILE.pte names the file with its weights", path)

@@ -36,6 +36,7 @@ type runFlags struct {
 	observe observeFlags
 }
 
+// newRun makes the command etc run. It is long because it is the list of its flags.
 func newRun() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
@@ -134,7 +135,8 @@ func (f runFlags) checkFiles(cmd *cobra.Command) error {
 	return f.logitsTo(cmd).check(cmd)
 }
 
-// runProgram answers or chats with flags that go together.
+// runProgram answers or chats with flags that go together. It is long because it is one sequence of steps, each of
+// which needs what those before it made.
 func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFlags, device engine.Engine,
 	options engine.Options) error {
 	request, err := requestOf(cmd, f)

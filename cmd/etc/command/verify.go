@@ -14,6 +14,7 @@ import (
 	"github.com/etc-ml/etc/runtime/verify"
 )
 
+// newVerify makes the command etc verify. It is long because it is the list of its flags, with the checks of them.
 func newVerify() *cobra.Command {
 	var asJSON, weights bool
 	var against, page, signed, text string

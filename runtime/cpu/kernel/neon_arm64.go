@@ -1,6 +1,7 @@
 package kernel
 
-// neonWith is a level of arm64, whose integer products have two kinds.
+// neonWith is a level of arm64, whose integer products have two kinds. It is long because it is a table: the functions
+// of the level.
 func neonWith(name string, dotInteger [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales,
 	sums []float32, cols, group int), tileInteger [2][2]func(sums []float32, panel []byte, scales, biases []float32,
 	codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups,

@@ -84,35 +84,12 @@ func (s Sample) Reference(d Draw) int {
 	if !s.Greedy && !s.Filters {
 		temperature, shift = max(temperature, 1e-6), sampleShift
 	}
-	first := func(x []float32) int {
-		at := 0
-		high := float32(math.Inf(-1))
-		for i, v := range x {
-			if v > high {
-				at, high = i, v
-			}
-		}
-		return at
-	}
 	if s.Greedy || !(temperature > 0) {
-		return first(logits)
+		return firstLargest(logits)
 	}
 	scaled := make([]float32, len(logits))
 	for i, v := range logits {
 		scaled[i] = v / temperature
-	}
-	sorted := func(x []float32) []float32 {
-		out := slices.Clone(x)
-		slices.SortFunc(out, func(a, b float32) int {
-			switch {
-			case a > b:
-				return -1
-			case a < b:
-				return 1
-			}
-			return 0
-		})
-		return out
 	}
 	drop := func(values []float32, least float32) {
 		for i, v := range values {
@@ -122,29 +99,14 @@ func (s Sample) Reference(d Draw) int {
 		}
 	}
 	if s.Filters && topK > 0 && topK < int64(len(logits)) {
-		drop(scaled, sorted(scaled)[topK-1])
+		drop(scaled, descending(scaled)[topK-1])
 	}
 	if s.Filters && topP < 1 {
-		p, z := make([]float32, len(logits)), 0.0
-		high := slices.Max(scaled)
-		for i, v := range scaled {
-			p[i] = float32(math.Exp(float64(v - high)))
-			z += float64(p[i])
-		}
-		for i := range p {
-			p[i] = float32(float64(p[i]) / z)
-		}
-		least, sum := float32(math.Inf(1)), 0.0
-		for _, v := range sorted(p) {
-			sum += float64(v)
-			if !(float32(sum)-v > topP) {
-				least = min(least, v)
-			}
-		}
-		drop(p, least)
+		p := softmax(scaled)
+		drop(p, nucleus(p, topP))
 	}
 	if s.MinP && d.MinP > 0 {
-		drop(scaled, scaled[first(scaled)]+float32(math.Log(float64(min(d.MinP, 1)))))
+		drop(scaled, scaled[firstLargest(scaled)]+float32(math.Log(float64(min(d.MinP, 1)))))
 	}
 	for i, v := range scaled {
 		if !math.IsInf(float64(v), -1) {
@@ -152,7 +114,59 @@ func (s Sample) Reference(d Draw) int {
 			scaled[i] += float32(-math.Log(float64(float32(-math.Log(u+shift) + shift))))
 		}
 	}
-	return first(scaled)
+	return firstLargest(scaled)
+}
+
+// firstLargest returns the first index of the largest number; it is 0 where there is none above -∞.
+func firstLargest(x []float32) (at int) {
+	high := float32(math.Inf(-1))
+	for i, v := range x {
+		if v > high {
+			at, high = i, v
+		}
+	}
+	return at
+}
+
+// descending returns the numbers, sorted from the largest on.
+func descending(x []float32) []float32 {
+	out := slices.Clone(x)
+	slices.SortFunc(out, func(a, b float32) int {
+		switch {
+		case a > b:
+			return -1
+		case a < b:
+			return 1
+		}
+		return 0
+	})
+	return out
+}
+
+// softmax returns the probabilities of logits: exponentials in float32, their sum in float64.
+func softmax(x []float32) []float32 {
+	p, z := make([]float32, len(x)), 0.0
+	high := slices.Max(x)
+	for i, v := range x {
+		p[i] = float32(math.Exp(float64(v - high)))
+		z += float64(p[i])
+	}
+	for i := range p {
+		p[i] = float32(float64(p[i]) / z)
+	}
+	return p
+}
+
+// nucleus returns the smallest probability that top-p keeps.
+func nucleus(p []float32, topP float32) float32 {
+	least, sum := float32(math.Inf(1)), 0.0
+	for _, v := range descending(p) {
+		sum += float64(v)
+		if !(float32(sum)-v > topP) {
+			least = min(least, v)
+		}
+	}
+	return least
 }
 
 // randomWord is word i of MLX's draw of n words: 20 rounds of Threefry-2x32 (Salmon et al., 2011) on the pair of

@@ -56,7 +56,8 @@ func (t Tuning) block() int   { return t.Rows * (32 / t.Lanes) * t.Sets }
 func (t Tuning) threads() int { return t.Split * t.Sets * 32 }
 
 // tunings returns the variants worth measuring for a product with rows rows of K columns on a target, the default
-// first. experts is 1, or the number of stacked matrices that share the columns.
+// first. experts is 1, or the number of stacked matrices that share the columns. It is long because it is a list of
+// variants, with the reason for each group of them.
 func (v Vectors) tunings(target Target, rows, experts int) []Tuning {
 	bytes := v.bytes()
 	columns := bytes * 8 / v.Bits

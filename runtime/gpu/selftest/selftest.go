@@ -97,28 +97,7 @@ func (p *Tester) Test(launches []kernels.Launch, kernel func(kernels.Launch) (de
 	if err := p.device.Wait(); err != nil {
 		return out // not the kernels' fault; the next use of the device returns the error
 	}
-	// Cases are prepared and kernels compiled in parallel. The device then runs one case after the other.
-	type prepared struct {
-		test *kernels.Case
-		err  error
-	}
-	ready := make([]prepared, len(todo))
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	var wait fault.Group
-	for i, l := range todo {
-		slots <- struct{}{}
-		wait.Go(func() {
-			defer func() { <-slots }()
-			ready[i].test = l.Case(kernels.Sizes{})
-			ready[i].test.Wants()
-			for _, x := range ready[i].test.Launches {
-				if _, err := kernel(x.Launch); err != nil && ready[i].err == nil {
-					ready[i].err = err
-				}
-			}
-		})
-	}
-	wait.Wait()
+	ready := prepare(todo, kernel)
 	for i, l := range todo {
 		f := Failure{Launch: l, Keys: keys(ready[i].test), Err: ready[i].err}
 		if f.Err == nil {
@@ -139,6 +118,35 @@ func (p *Tester) Test(launches []kernels.Launch, kernel func(kernels.Launch) (de
 		}
 	}
 	return out
+}
+
+// prepared is a case of a launch with compiled kernels, or why they do not compile.
+type prepared struct {
+	test *kernels.Case
+	err  error
+}
+
+// prepare makes the cases of launches and compiles their kernels, several at a time. The device then runs one case
+// after the other.
+func prepare(todo []kernels.Launch, kernel func(kernels.Launch) (device.Kernel, error)) []prepared {
+	ready := make([]prepared, len(todo))
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var wait fault.Group
+	for i, l := range todo {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			ready[i].test = l.Case(kernels.Sizes{})
+			ready[i].test.Wants()
+			for _, x := range ready[i].test.Launches {
+				if _, err := kernel(x.Launch); err != nil && ready[i].err == nil {
+					ready[i].err = err
+				}
+			}
+		})
+	}
+	wait.Wait()
+	return ready
 }
 
 // keys returns the keys of the kernels of a case.

@@ -72,8 +72,9 @@ func dotInteger256(f *file, bits int, format string) {
 	})
 }
 
-// dotIntegerFour256 is dotInteger256 for 4 rows at a time, with the same bits, in batches of 8 groups, of 4 at
-// the end, and chunks of 32 bytes of each. Registers of addresses are those of dotIntegerFour512.
+// dotIntegerFour256 is dotInteger256 for 4 rows at a time, with the same bits, in batches of 8 groups, of 4 at the end,
+// and chunks of 32 bytes of each. Registers of addresses are those of dotIntegerFour512. It is long because it is one
+// assembly routine: its registers are assigned across all of it.
 //
 //	Y0 to Y3 sums   Y4 to Y7 scales   Y12 scaleOfWord   Y13 to Y15 constants; sums of biases on the stack
 func dotIntegerFour256(f *file, bits int, format string) {
@@ -250,7 +251,8 @@ func (fn *function) loadFloats256(format, from, to string) {
 	}
 }
 
-// quantizedRows256 writes a function that goes through rows, batches of 8 groups and chunks of 32 bytes:
+// quantizedRows256 writes a function that goes through rows, batches of 8 groups and chunks of 32 bytes. It is long
+// because it is one assembly routine: its registers are assigned across all of it, as follows.
 //
 //	DI codes        SI scales of the row   DX biases of the row, or 0   R8 vector     CX vector at the chunk
 //	R9 code scales  R10 sums               R11 y                        R12 rows left R13 groups of a row
@@ -364,7 +366,8 @@ func dotDense256(f *file, format string) {
 	fn.dotDenseRows(func(vectors int) { fn.dotDenseBody256(format, vectors) })
 }
 
-// dotDenseBody256 is one row times vectors vectors, 1 or 4.
+// dotDenseBody256 is one row times vectors vectors, 1 or 4. It is long because it is one assembly routine: its
+// registers are assigned across all of it.
 func (fn *function) dotDenseBody256(format string, vectors int) {
 	size := floatBytes(format)
 	unroll := map[int]int{1: 4, 4: 2}[vectors] // registers of the row at a time

@@ -15,8 +15,9 @@ func prepareNEON() *file {
 	return f
 }
 
-// quantizeNEON: R0 and R1 where codes go, R2 scales, R3 sums, R4 x, R5 group, R6 groups left, R8 how far R0
-// and R1 go on for 16 codes, R9 and how much more after 32, R10 codes written, R11 the kind of block.
+// quantizeNEON: R0 and R1 where codes go, R2 scales, R3 sums, R4 x, R5 group, R6 groups left, R8 how far R0 and R1 go
+// on for 16 codes, R9 and how much more after 32, R10 codes written, R11 the kind of block. It is long because it is
+// one assembly routine: its registers are assigned across all of it.
 func quantizeNEON(f *file) {
 	fn := f.function("quantizeNEON", "codes []int8, scales, sums, x []float32, group, block int", "",
 		fmt.Sprintf(quantizeDoc, "32"))

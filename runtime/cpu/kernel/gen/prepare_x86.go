@@ -65,8 +65,9 @@ const quantizeDoc = `rounds groups of x to 8 bits:
 
 NaN is passed over by max and gives 127; nan, which is 0 for finite numbers, keeps it. block is 1, 8 or %s.`
 
-// quantizeX86: DI and R8 where codes go, SI x, R9 scales, R10 sums, R11 group, R12 how far DI and R8 go on
-// for 16 codes, R13 and how much more after a block, R15 block less one, BX codes written, DX groups left.
+// quantizeX86: DI and R8 where codes go, SI x, R9 scales, R10 sums, R11 group, R12 how far DI and R8 go on for 16
+// codes, R13 and how much more after a block, R15 block less one, BX codes written, DX groups left. It is long because
+// it is one assembly routine: its registers are assigned across all of it.
 func quantizeX86(s *x86, suffix string) {
 	fn := s.fn
 	fn.load("codes_base", "DI", "scales_base", "R9", "sums_base", "R10", "x_base", "SI", "x_len", "AX", "group", "R11")

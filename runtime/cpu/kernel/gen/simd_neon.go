@@ -264,8 +264,9 @@ func scaleRowsNEON(f *file) {
 	fn.op("RET")
 }
 
-// deltaRowsNEON: R0 row, R1 q, R2 k, R3 y, R4 v, R5 rows left, R9 columns, R10, R11 and R12 row, q and k at
-// a place, R6 elements left; 8 decay, 9 beta, 12 Σ k·q.
+// deltaRowsNEON: R0 row, R1 q, R2 k, R3 y, R4 v, R5 rows left, R9 columns, R10, R11 and R12 row, q and k at a place, R6
+// elements left; 8 decay, 9 beta, 12 Σ k·q. It is long because it is one assembly routine: its registers are assigned
+// across all of it.
 func deltaRowsNEON(f *file) {
 	s := &neon{fn: f.function("deltaRowsNEON", "y, state, q, k, v []float32, decay, beta float32", "", deltaRowsDoc)}
 	fn := s.fn

@@ -90,10 +90,11 @@ func (fn *function) tileProduct(sums, a, b int) {
 	fn.amx(fmt.Sprintf("TDPBUSD T%d, T%d, T%d", b, a, sums), 1, 0x5e, b, 0, 0xc0|byte(sums)<<3|byte(a))
 }
 
-// blockIntegerAMX: DI sums, DX rows, SI and R8 scales and biases of the group, AX and BX code scales and code
-// sums of the group, R10 vectors, R9 bytes of a row, R11 64, R12 buffer of the next group, R13 buffer of the
-// group, R14 bytes between scales, R15 groups left, CX columns left; Z0 to Z15 sums of the rows. The places of
-// the block of vectors, and how many blocks and parts of rows are left, are on the stack.
+// blockIntegerAMX: DI sums, DX rows, SI and R8 scales and biases of the group, AX and BX code scales and code sums of
+// the group, R10 vectors, R9 bytes of a row, R11 64, R12 buffer of the next group, R13 buffer of the group, R14 bytes
+// between scales, R15 groups left, CX columns left; Z0 to Z15 sums of the rows. The places of the block of vectors, and
+// how many blocks and parts of rows are left, are on the stack. It is long because it is one assembly routine: its
+// registers are assigned across all of it.
 func blockIntegerAMX(f *file) {
 	fn := f.function("blockIntegerAMX", "sums []float32, rows []byte, codes []int8, scales, biases, codeScales, codeSums []float32, parts, rowStride, scaleStride, blocks, codeStride, codeScaleStride, groups, group int", "",
 		`adds the products of parts of 16 rows of 8-bit codes with blocks of 16 vectors to sums, for 1 or 2 parts. In rows,

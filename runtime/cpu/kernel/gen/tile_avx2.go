@@ -74,9 +74,10 @@ func tileFloat256(f *file, format string) {
 	})
 }
 
-// tileInteger256: DI sums, DX panel, SI and R8 scales and biases of the group, AX and BX code scales and code
-// sums of the group, R9 bytes between vectors, R10 vectors, R15 groups left, CX left of the group, Y0 to Y5
-// sums of the group, Y6 to Y11 sums of 32 codes in 16 bits.
+// tileInteger256: DI sums, DX panel, SI and R8 scales and biases of the group, AX and BX code scales and code sums of
+// the group, R9 bytes between vectors, R10 vectors, R15 groups left, CX left of the group, Y0 to Y5 sums of the group,
+// Y6 to Y11 sums of 32 codes in 16 bits. It is long because it is one assembly routine: its registers are assigned
+// across all of it.
 func tileInteger256(f *file, bits int) {
 	fn := f.function(fmt.Sprintf("tileIntegerQ%dAVX2", bits), tileIntegerParams, "",
 		fmt.Sprintf(tileIntegerDoc, tileIntegerVectors256, 16))

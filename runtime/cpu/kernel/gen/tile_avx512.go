@@ -157,9 +157,10 @@ func tileFloat512(f *file, format string) {
 // magic·scale.
 const magic = 3 << 22
 
-// tileInteger512: DI sums, DX panel, SI and R8 scales and biases of the group, AX and BX code scales and
-// code sums of the group, R9 bytes between vectors, R10 to R13 vectors, R15 groups left, CX left of the
-// group, Z0 to Z23 sums of the group. format is that of the scales before they were widened.
+// tileInteger512: DI sums, DX panel, SI and R8 scales and biases of the group, AX and BX code scales and code sums of
+// the group, R9 bytes between vectors, R10 to R13 vectors, R15 groups left, CX left of the group, Z0 to Z23 sums of the
+// group. format is that of the scales before they were widened. It is long because it is one assembly routine: its
+// registers are assigned across all of it.
 func tileInteger512(f *file, format string) {
 	doc := fmt.Sprintf(tileIntegerDoc, tileVectors512, 32)
 	if format == "BF16" {

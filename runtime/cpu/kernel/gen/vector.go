@@ -64,7 +64,7 @@ func sigmoid(s simd, d, a vec, scratch [5]vec) {
 	s.div(d, d, scratch[0])
 }
 
-// vectorFile has the functions for one instruction set.
+// vectorFile has the functions for one instruction set. It is long because it is a list: one function after the other.
 func vectorFile(f *file, suffix string, use func(fn *function) simd) *file {
 	begin := func(name, params, result, doc string, slices ...string) simd {
 		s := use(f.function(name+suffix, params, result, doc))

@@ -14,7 +14,7 @@ var (
 	eight = kernels.Format{Bits: 8, Group: 64}
 )
 
-// cases are the products of both models; dims are divided by small, for a test.
+// cases are the products of both models; dims are divided by small, for a test. It is long because it is a table.
 func cases(small int) []testCase {
 	s := func(n int) int { return max(64, n/small/64*64) }
 	out := []testCase{

@@ -38,6 +38,8 @@ func RunWithin(t testing.TB, memory int, l kernels.Launch, a kernels.Arguments[a
 	run(t, memory, l, buffers, written)
 }
 
+// run runs a launch on the emulator under every schedule and compares. It is long because it is one sequence of steps,
+// each of which needs what those before it made.
 func run(t testing.TB, memory int, l kernels.Launch, buffers []any, written []bool) {
 	t.Helper()
 	if memory <= MetalMemory {
