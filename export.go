@@ -67,6 +67,7 @@ type ExportOptions struct {
 // GGUF file, or an id on the Hugging Face hub, org/name[@revision], which is fetched into the hub's cache. Memory does
 // not grow with the checkpoint. When ctx ends, or after an error, output is what it was before.
 func Export(ctx context.Context, source, output string, o ExportOptions) (err error) {
+	// It is long because it is one sequence of steps, each of which needs what those before it made.
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}

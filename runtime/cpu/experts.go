@@ -164,7 +164,8 @@ func (e *experts) check(count int) error {
 	return nil
 }
 
-// single makes the function for one token: every expert's rows are read once, in three loops.
+// single makes the function for one token: every expert's rows are read once, in three loops. It is long because its
+// three loops share what they allot.
 func (e *experts) single() func() {
 	b := e.b
 	acts := b.activations(1)[0]
@@ -269,7 +270,8 @@ func (e *experts) route() {
 	}
 }
 
-// many computes chunks: the tokens of an expert are multiplied together.
+// many computes chunks: the tokens of an expert are multiplied together. It is long because its loops share what they
+// allot.
 func (e *experts) many() {
 	e.route()
 	run := e.b.x.run

@@ -125,8 +125,9 @@ func dotInteger512(f *file, bits int, format string) {
 	})
 }
 
-// dotIntegerFour512 is dotInteger512 for 4 rows at a time, with the same bits, in batches of 16 groups and
-// chunks of 64 bytes of each:
+// dotIntegerFour512 is dotInteger512 for 4 rows at a time, with the same bits, in batches of 16 groups and chunks of 64
+// bytes of each. It is long because it is one assembly routine: its registers are assigned across all of it, as
+// follows.
 //
 //	DI codes of row 0   R9, R8 bytes to rows 1 and 3   SI scales of row 0   DX biases of row 0, or 0
 //	R10 bytes between scales of rows   CX vector at the chunk   R15 scaleOfWord at the chunk
@@ -285,6 +286,8 @@ func (fn *function) storeFour(scaleSize int) {
 	fn.op("LEAQ (SI)(R13*%[1]d), SI\nLEAQ (DX)(R13*%[1]d), BX\nTESTQ DX, DX\nCMOVQNE BX, DX", scaleSize)
 }
 
+// dotQuantized512 writes dotQuantized for AVX-512, codes of 4 or 8 bits and a format of scales. It is long because it is
+// one assembly routine: its registers are assigned across all of it.
 func dotQuantized512(f *file, bits int, format string) {
 	order := ""
 	if bits == 4 {
@@ -376,7 +379,8 @@ type quantizedKernel struct {
 	group func()
 }
 
-// quantizedRows512 writes a function that goes through rows, batches of 16 groups and chunks of 64 bytes:
+// quantizedRows512 writes a function that goes through rows, batches of 16 groups and chunks of 64 bytes. It is long
+// because it is one assembly routine: its registers are assigned across all of it, as follows.
 //
 //	DI codes        SI scales of the row   DX biases of the row, or 0   R8 vector     CX vector at the chunk
 //	R9 code scales  R10 sums               R11 y                        R12 rows left R13 groups of a row
