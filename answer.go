@@ -18,8 +18,8 @@ import (
 type Token struct {
 	// ID is the token's number in the vocabulary.
 	ID int
-	// Text is what the token adds to the answer: whole characters only, so that it is empty while one is not complete,
-	// or while it may be the beginning of a text that ends the answer.
+	// Text is the text that the token adds to the answer. It consists of whole characters. It is empty while a
+	// character is not complete, and while it may be the beginning of a text that ends the answer.
 	Text string
 	// Logprob is the natural logarithm of the token's probability, and Top are the most likely tokens in its place,
 	// where Parameters.Logprobs asks for them.

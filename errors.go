@@ -4,7 +4,8 @@ import "github.com/etc-ml/etc/internal/kind"
 
 // Kinds of errors, for errors.Is.
 var (
-	// ErrUsage is an error of what was asked for: an option or a parameter, or what it asks of a file.
+	// ErrUsage is an error of the caller's request: an invalid option or parameter, or one that the file does not
+	// support.
 	ErrUsage = kind.ErrUsage
 	// ErrInvalid is an error of a file's content.
 	ErrInvalid = kind.ErrInvalid

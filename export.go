@@ -52,8 +52,8 @@ type ExportOptions struct {
 	MaxSeqLen int
 	// MaxPrefillChunk is the most tokens of one call; 0 is the architecture's.
 	MaxPrefillChunk int
-	// Draft is what the file holds to speculate with: "" for nothing, "auto" for the checkpoint's own draft where it
-	// has one, or the path of one.
+	// Draft is the draft that the file gets: "" for none, "auto" for the checkpoint's own, if it has one, or the path
+	// of a draft.
 	Draft string
 	// Jobs is the number of workers; 0 is one for each CPU. The bytes do not depend on it.
 	Jobs int

@@ -38,8 +38,8 @@ type Parameters struct {
 	PresencePenalty, FrequencyPenalty *float64
 	// Bias is added to the logits of tokens, by id; -Inf forbids one.
 	Bias map[int]float64
-	// Seed of the first token; the i-th one behind it draws with Seed + i. Its lower 32 bits count. The same seed gives
-	// the tokens of etc run --seed. nil is a random one, which [End] tells.
+	// Seed is the seed of the first token; the i-th token after it is drawn with Seed + i. Its lower 32 bits count. The
+	// same seed gives the tokens of etc run --seed. Nil stands for a random seed, which [End] reports.
 	Seed *int64
 
 	// Logprobs asks for the log-probability of each token, and of this number of most likely tokens; nil for none.
@@ -103,8 +103,8 @@ func (p *Parameters) sampling(t *prompt.Text, limits batch.Limits) (batch.Sampli
 	return s, nil
 }
 
-// constraint compiles what the answer is held to, nil for nothing. end is what the chat template wrote for the answer
-// behind the messages; nil for a prompt without a template. The model's lock is held.
+// constraint compiles the constraint of the answer, or returns nil. end are the tokens that the chat template wrote for
+// the answer after the messages; nil for a prompt without a template. The caller has locked the model.
 func (p *Parameters) constraint(m *Model, end []int) (batch.Constraint, error) {
 	var src constrain.Source
 	name := ""

@@ -12,7 +12,7 @@ import (
 type File struct {
 	// Module is a legal module; its constants have data.
 	Module *ir.Module
-	// Extra is named data beside the constants, in order: tokenizer, configuration.
+	// Extra is named data in addition to the constants, in order: tokenizer, configuration.
 	Extra []NamedBytes
 	// Record is named data that contains fields whose values are known only after the sources have been read. It comes
 	// last in the file.
@@ -22,7 +22,7 @@ type File struct {
 	// Target says what must not be lost by writing the file, as the inputs of the same command, and who is told of a
 	// file that it replaces. Nothing but a regular file is replaced, whatever it says.
 	Target outfile.Options
-	// Resume keeps what has been written when writing is interrupted, and goes on from it.
+	// Resume keeps what was written when writing is interrupted, and continues from it.
 	Resume bool
 	// Identity lists everything besides the module that the bytes depend on: flags, version, sources. An interrupted
 	// write is not continued under another identity.
@@ -64,9 +64,9 @@ type Record struct {
 	Key string
 	// Bytes is the text of the record; the fields in it may have any content.
 	Bytes []byte
-	// Fields are the parts that have to be computed, as the hashes of the sources, in the order in which the
-	// constants come. The workers do it beside the writing, near the constants, so that what is read twice is
-	// read from the disk once.
+	// Fields are the parts of the record that have to be computed, such as the hashes of the sources, in the order of
+	// the constants. Workers compute them while they write the constants nearby, so that bytes that are needed twice
+	// are read from the disk once.
 	Fields []Field
 }
 
@@ -83,7 +83,7 @@ type Field struct {
 	Of string
 }
 
-// check tells whether the fields lie in the record, one after the other.
+// check returns an error unless the fields lie in the record, one after the other.
 func (r *Record) check() error {
 	end := 0
 	for i, f := range r.Fields {

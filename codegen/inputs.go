@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// inputs tells the kernel when the pages of what has been read are needed no more: those of a leaf of the data
-// after the last task that reads it. So the page cache does not fill up with a checkpoint that is read once,
-// and other programs keep what they have in it. Files that were in the cache before stay there.
+// inputs tells the operating system when pages of input files are no longer needed: a leaf's pages, after the last task
+// that reads the leaf. So a checkpoint that is read once does not fill the page cache, and other programs keep their
+// pages. Files that were cached before stay cached.
 type inputs struct {
 	mu    sync.Mutex
 	files map[string]*os.File // by path; nil: to be left alone

@@ -28,7 +28,7 @@ type journal struct {
 // journalVersion stands in the header; tasks are numbered anew when it changes.
 const journalVersion = "etc journal 2"
 
-// maxJournalBytes bounds what is read of a journal.
+// maxJournalBytes bounds the bytes that are read of a journal.
 const maxJournalBytes = 256 << 20
 
 type journalHeader struct {
@@ -57,8 +57,8 @@ func newJournal(path string, identity []Property) *journal {
 	return &journal{path: path, header: append(header, '\n')}
 }
 
-// continueJournal opens a journal that is there and gives the tasks that are done. It is nil where there is
-// none, or none that can be read.
+// continueJournal opens an existing journal and returns the tasks that are done. It returns nil where there is none, or
+// none that can be read.
 func continueJournal(path string, identity []Property, tasks []task) (*journal, set, error) {
 	file, err := outfile.OpenOwn(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -81,14 +81,14 @@ func Plan(f File) (*Layout, error) {
 	return l, nil
 }
 
-// layoutBuilder lays segments one behind the other, and names them in the program.
+// layoutBuilder assigns offsets to segments, one after the other, and lists them in the program.
 type layoutBuilder struct {
 	*Layout
 	program *program.ProgramT
 	keys    map[string]int // segments by their names
 }
 
-// add gives a segment its place behind the others, and its number.
+// add appends a segment and returns its number.
 func (b *layoutBuilder) add(s *segment) int {
 	offset := int64(0)
 	if n := len(b.segments); n > 0 {

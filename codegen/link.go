@@ -56,7 +56,7 @@ func Link(ctx context.Context, path string, parts []string, jobs int, place outf
 	return write(ctx, path, f, image{size: open[0].header.Size, key: open[0].header.Plan, tasks: tasks})
 }
 
-// fitTogether checks that parts are all those of one file, each once.
+// fitTogether checks that parts belong to one file, and that each is there exactly once.
 func fitTogether(parts []*partFile) error {
 	slices.SortStableFunc(parts, func(a, b *partFile) int { return cmp.Compare(a.header.Part, b.header.Part) })
 	first := parts[0]

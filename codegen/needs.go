@@ -17,9 +17,9 @@ type Sized interface {
 	SharedBytes() int64
 }
 
-// Memory is what writing a file takes, in bytes: an upper estimate of the resident size of the process.
+// Memory is the memory for writing a file, in bytes: an upper estimate of the resident size of the process.
 type Memory struct {
-	// Fixed is what does not depend on the number of workers: the program, its module, the runtime.
+	// Fixed is the part that does not depend on the number of workers: the program, its module, the runtime.
 	Fixed int64
 	// Worker is the memory that each further worker adds.
 	Worker int64
@@ -39,7 +39,7 @@ func (m Memory) Jobs(limit int64, most int) int {
 const (
 	// processBytes is what the process has before it compiles: code, runtime, stacks.
 	processBytes = 64 << 20
-	// garbage is what large memory that comes and goes takes until it is collected.
+	// garbage is the factor by which large short-lived memory exceeds its size, since it is collected later.
 	garbage = 2
 	// copies is how often the parts of a file that are held in memory are there: built, encoded, and as garbage.
 	copies = 4
@@ -86,7 +86,7 @@ func (l *Layout) Memory() Memory {
 	return Memory{Fixed: processBytes + copies*held + garbage*(shared[0]+shared[1]), Worker: max(piece+worker, 1)}
 }
 
-// Disk is the space that a file takes beside path, and what is free there; free is negative where it is not known.
+// Disk returns the space that a file needs at path, and the free space there; free is negative where it is not known.
 func (l *Layout) Disk(path string) (needed, free int64) {
 	free, known := freeSpace(filepath.Dir(path))
 	if !known {
@@ -95,7 +95,7 @@ func (l *Layout) Disk(path string) (needed, free int64) {
 	return l.Size, free
 }
 
-// Work is what writing a file takes of the processor and of the disk.
+// Work is the work of writing a file, for the processor and for the disk.
 type Work struct {
 	// Read and Written are bytes. What is read for the record too counts once.
 	Read, Written int64
@@ -105,7 +105,7 @@ type Work struct {
 	Sampled   int64
 }
 
-// sampleBytes bounds what is computed to estimate a time.
+// sampleBytes bounds the bytes that are computed to estimate the time.
 const sampleBytes = 8 << 20
 
 // Estimate computes a small part of the file, writes nothing, and tells what all of it takes. It is long because it is

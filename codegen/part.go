@@ -28,7 +28,7 @@ const (
 	partMagic     = "etcpart1"
 	partAlignment = 4 << 10
 	partTrailer   = 32
-	// maxPartHeader bounds what is read of a header.
+	// maxPartHeader bounds the bytes that are read of a header.
 	maxPartHeader = 64 << 20
 	// MaxParts bounds the number of parts of a file.
 	MaxParts = 1 << 16
@@ -95,9 +95,9 @@ func WritePart(ctx context.Context, path string, f File, part, parts int) error 
 		}})
 }
 
-// choosePart gives the tasks of a part, with ids of their own, and the ranges that they write. Parts are stretches
-// of the list of tasks, which has a weight near the hashes of what it is made of, so that a part reads only the
-// files that it needs. All arithmetic is in integers: parts may come from machines of other kinds.
+// choosePart returns the tasks of a part, numbered anew, and the ranges that they write. Parts are sections of the list
+// of tasks. The list has a weight next to the hashes of its sources, so a part reads only the files that it needs. All
+// arithmetic is in integers, because parts may be made on machines of different kinds.
 func choosePart(all []task, part, parts int) ([]task, []extent) {
 	var total [2]int64 // of writing, and of the record's fields, which count for one half each
 	kind := func(t task) int {

@@ -92,8 +92,8 @@ func newRunning(s *segment) *running {
 	return r
 }
 
-// wrote tells that p has been written at an offset of the segment. Of several workers one hashes, and the others wait
-// where it is far behind.
+// wrote reports that p was written at an offset of the segment. One of the workers hashes; the others wait if it is far
+// behind.
 func (r *running) wrote(w *worker, p []byte, offset int64) error {
 	if r == nil || len(p) == 0 {
 		return nil
@@ -216,7 +216,7 @@ func newWaiting(tasks []task, done set) *waiting {
 	return w
 }
 
-// waits tells whether completed will give a task.
+// waits reports whether completed will return a task.
 func (w *waiting) waits(t task) bool { return t.after && w.groups[t.group].waits }
 
 // completed counts a task as done, and gives those that need not wait any more.

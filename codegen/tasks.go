@@ -15,8 +15,8 @@ import (
 // pieceSize is how much of a weight a worker holds at a time. Tests set it.
 var pieceSize = int64(4 << 20)
 
-// task is what one worker does at a time: it writes a part of the file. The list of all tasks is a pure
-// function of the layout, and id a task's place in it.
+// task is a unit of work of a worker: it writes a part of the file. The list of all tasks depends on the layout alone.
+// id is a task's index in it.
 type task struct {
 	id    int
 	group *group
@@ -210,7 +210,7 @@ func spread(a, b []task) []task {
 	return merged
 }
 
-// production is a computation and those of its outputs that are in the file.
+// production is a computation with those of its outputs that are in the file.
 type production struct {
 	computation ir.Computation
 	targets     map[int]*target
@@ -252,7 +252,8 @@ func (p *production) tasks(size int64) []task {
 	return tasks
 }
 
-// skipper is a computation that is told of blocks that nobody will ask for, and frees what it kept for them.
+// skipper is implemented by computations that can be told that a block will not be asked for, so that they free its
+// memory.
 type skipper interface{ Skip(block int) }
 
 // run writes what produce emits. Where all blocks have been run, the last one to end checks that the segments

@@ -2,7 +2,7 @@ package ir
 
 import "fmt"
 
-// BuildError is what a [Builder] panics with when an operation does not type; [Build] turns it into an error.
+// BuildError is the panic of a [Builder] when the types of an operation do not fit. [Build] turns it into an error.
 type BuildError struct{ Err error }
 
 func (e BuildError) Error() string { return e.Err.Error() }
@@ -10,9 +10,9 @@ func (e BuildError) Error() string { return e.Err.Error() }
 // Unwrap gives the type rule's error.
 func (e BuildError) Unwrap() error { return e.Err }
 
-// Build calls f and returns what it panics with as a [BuildError], if it does. Programs that build
-// graphs are long chains of operations that cannot go on after the first error; so the error travels
-// as a panic up to here and never further.
+// Build calls f. If f panics with a [BuildError], Build returns it as an error. Code that builds graphs is a long chain
+// of operations that cannot continue after the first error; so the error travels as a panic up to here, and never
+// further.
 func Build(f func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {

@@ -62,8 +62,8 @@ func (n *needs) op(op *Op) {
 	}
 }
 
-// owners tells of everything that entries share which entry is the first that needs it; the main one owns what none
-// needs.
+// owners says, for everything that entries share, which entry is the first that needs it. The main one owns what no
+// entry needs.
 type owners struct{ entries []*needs }
 
 func (m *Module) owners() *owners {
@@ -112,8 +112,9 @@ func sortBy[T any](list []T, owner func(T) int) {
 	slices.SortStableFunc(list, func(a, b T) int { return owner(a) - owner(b) })
 }
 
-// Parts gives a module of one entry for each entry of m, with what that entry needs; the main one has what no entry
-// needs too. They share everything with m. The error tells what does not stand in the order of [Module.OrderByEntry].
+// Parts returns a module with one entry for each entry of m, with everything that the entry needs. The main one also
+// has what no entry needs. They share everything with m. It returns an error that names what is not in the order of
+// [Module.OrderByEntry].
 func (m *Module) Parts() ([]*Module, error) {
 	if len(m.More) == 0 {
 		return []*Module{m}, nil

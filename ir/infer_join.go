@@ -62,8 +62,8 @@ func inferStack(c *Inference) ([]Type, error) {
 // maxPieces bounds the number of results that a split into chunks may have.
 const maxPieces = 1 << 16
 
-// inferSplit cuts x along an axis: into pieces of the given sizes, or, where there is one size, into
-// chunks of that size, of which the last may be shorter.
+// inferSplit cuts x along an axis: into pieces of the given sizes or, if there is one size, into chunks of that size,
+// the last of which may be shorter.
 func inferSplit(c *Inference) ([]Type, error) {
 	x, sizes := c.Type("x"), c.Exprs("sizes")
 	axis, err := c.Axis(Attrs[AxisAttrs](c.Op).Axis, x.Rank())

@@ -6,8 +6,8 @@ type Composed interface {
 	From() []Data
 }
 
-// Leaves gives the data that d is made of in the end: what is no [Composed], as the tensors of a checkpoint.
-// Each stands once, in the order of its first use; equal provenance is equal data.
+// Leaves returns the data that d is made from in the end, such as the tensors of a checkpoint: everything that is not
+// [Composed]. Each is listed once, in the order of first use; data with equal provenance is equal.
 func Leaves(d Data) []Data {
 	var out []Data
 	seen := map[string]bool{}

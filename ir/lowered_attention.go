@@ -34,8 +34,8 @@ type AttentionAttrs struct {
 	// Scale and Window are as in cached_attention.
 	Scale  float32
 	Window int
-	// Tiles says that scores are products of tiles in bfloat16; of rows_attention, those of rows that are one of many
-	// of one sequence behind one another.
+	// Tiles says that scores are tiled products in bfloat16. In rows_attention it applies to rows that are among many
+	// neighbouring rows of one sequence.
 	Tiles bool
 	// First is as in block_attention; only rows_attention has it.
 	First int

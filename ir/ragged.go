@@ -217,8 +217,8 @@ func inferSlotDeltaRule(c *Inference) ([]Type, error) {
 	return inferBufferDeltaRule(c.one("buffer_delta_rule", 5, state))
 }
 
-// inferUnitCopy: index pairs[i, 1] of an axis of the buffer becomes a copy of index pairs[i, 0], one pair behind the
-// other; a pair with a negative number is none.
+// inferUnitCopy: index pairs[i, 1] of an axis of the buffer becomes a copy of index pairs[i, 0], one pair after the
+// other; a pair with a negative number is skipped.
 func inferUnitCopy(c *Inference) ([]Type, error) {
 	t, err := c.bufferType()
 	if err != nil {

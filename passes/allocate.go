@@ -18,7 +18,7 @@ import (
 type Allocation struct {
 	// BitsPerWeight is the most bits, scales and biases included, that a weight of the linears takes on average.
 	BitsPerWeight float64
-	// Schemes are those to choose from, besides leaving a weight as it is.
+	// Schemes are the choices, in addition to leaving a weight as it is.
 	Schemes []quantize.Scheme
 }
 
@@ -87,8 +87,8 @@ func allocateBits(m *ir.Module, o *Options) error {
 	return nil
 }
 
-// scaleErrors makes errors of weights damage: the damage that was measured, and in the ratio of the errors that of
-// other schemes.
+// scaleErrors converts errors of weights to damage. The damage of one scheme was measured; the damage of other schemes
+// is scaled by the ratio of their errors.
 func scaleErrors(choices []*choice, a *Allocation, damage map[string]float64) {
 	factors := make([]float64, len(choices))
 	sum, count := 0.0, 0

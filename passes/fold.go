@@ -14,14 +14,14 @@ import (
 type Folding struct {
 	// Constant returns the constant that an argument refers to, or nil.
 	Constant func(*ir.Value) *ir.Constant
-	// Keep tells operations that are left to the runtime though they could be computed.
+	// Keep reports operations that are left to the runtime although they could be folded.
 	Keep func(*ir.Op) bool
 	// Limit is the largest tensor that folding reads or makes: in elements, or in bytes where InBytes is set.
 	Limit   int64
 	InBytes bool
 	// Precisions are those in which an operation is computed. It is folded where all give the same bits.
 	Precisions []eval.Precision
-	// Result makes the value that stands for what an operation gives.
+	// Result makes the value that replaces the result of an operation.
 	Result func(b *ir.Builder, op *ir.Op, t *eval.Tensor) *ir.Value
 }
 

@@ -138,8 +138,8 @@ func (p *projections) fuse(r *ir.Region) {
 	ir.ReplaceUses(r, replaced)
 }
 
-// join makes one weight of those of a family: a constant, or three for weights that the checkpoint
-// holds quantized. Another entry may have made them already.
+// join makes one weight from the weights of a group: a constant, or three for weights that the checkpoint stores
+// quantized. Another entry may have made them already.
 func (p *projections) join(b *ir.Builder, name string, group []*ir.Op) *ir.Value {
 	key := groupKey(name, group)
 	made := p.joined[key]

@@ -222,8 +222,7 @@ func (w *staleLoads) regions(op *ir.Op) {
 	}
 }
 
-// placeLoads removes every load and puts one where a buffer is first read after its last write, which
-// is what lifting does.
+// placeLoads removes every load and inserts one where a buffer is first read after its last write, as lifting does.
 func placeLoads(r *ir.Region, live map[*ir.Buffer]*ir.Value) {
 	var ops []*ir.Op
 	b := &ir.Builder{Insert: func(op *ir.Op) { ops = append(ops, op) }}

@@ -13,7 +13,7 @@ type Row[O any] struct {
 	Name string
 	// Run changes the module.
 	Run func(*ir.Module, O) error
-	// When tells whether the pass applies; nil means always.
+	// When reports whether the pass applies; nil means always.
 	When func(O) bool
 	// After are the passes that must have run before, with the reason.
 	After []Order
@@ -54,7 +54,7 @@ type Control struct {
 	After func(pass string, m *ir.Module) error
 	// Verify runs the verifier after every pass, not only after the last.
 	Verify bool
-	// Through names the last pass that runs; "" for that of the table.
+	// Through names the last pass that runs; "" stands for the last one of the table.
 	Through string
 }
 

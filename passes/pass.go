@@ -12,7 +12,7 @@ const (
 	CUDA
 )
 
-// Options tells the passes what to make.
+// Options are the options of the passes.
 type Options struct {
 	Backend Backend
 	// Sample fuses the sampling head: forward gives a token.
@@ -23,9 +23,9 @@ type Options struct {
 	Recipe Recipe
 	// Allocate has the pass allocate-bits add rules to the recipe; nil leaves it as it is.
 	Allocate *Allocation
-	// Damage is what the predictions suffer when one weight alone is quantized by [Allocation.Tried], by the weight's
-	// name. With it allocate-bits spends bits where they lower the sum of that most; a weight that it does not name
-	// counts as the mean of the others. nil takes the weights' own errors for it.
+	// Damage is the damage to predictions when one weight alone is quantized with [Allocation.Tried], by the weight's
+	// name. With it, allocate-bits spends bits where they lower the sum of the damages most; a weight that it does not
+	// name counts as the mean of the others. If it is nil, the weights' own errors are used.
 	Damage map[string]float64
 	// Calibration has the weights of methods that need calibration; nil where there are none.
 	Calibration Calibration

@@ -21,9 +21,9 @@ const (
 	DraftWeight
 )
 
-// Recipe says which weights are quantized, and how. The first rule that matches a weight decides; a
-// weight that no rule matches stays as it is. About a draft's weights the rules for drafts decide, and where none of
-// them matches those for linears, but for rules about some layers, which are the main method's.
+// Recipe says which weights are quantized, and how. The first rule that matches a weight decides; a weight that no rule
+// matches stays as it is. For a draft's weights the rules for drafts come first. Where none of them matches, the rules
+// for linears apply, except for rules that name layers, which are layers of the main method.
 type Recipe struct {
 	Name  string
 	Rules []Rule
@@ -45,7 +45,7 @@ type Rule struct {
 	Scheme *quantize.Scheme
 }
 
-// match gives the scheme for a weight; nil for none.
+// match returns the scheme for a weight; nil for none.
 func (r Recipe) match(kind WeightKind, name string) *quantize.Scheme {
 	if rule := r.rule(kind, name); rule != nil {
 		return rule.Scheme
@@ -106,9 +106,9 @@ func (r Recipe) check() error {
 // the same; see RATIONALE.md).
 var sensitive = []string{"*.mlp.gate.weight", "*.shared_expert_gate.weight"}
 
-// DefaultRecipe quantizes linears and embeddings with the given schemes, nil for none, and keeps
-// routers and shared-expert gates at 8 bits in mode affine, and what the patterns more match, which an architecture has
-// for such weights of its own.
+// DefaultRecipe quantizes linears and embeddings with the given schemes, nil for none. It keeps routers and
+// shared-expert gates at 8 bits in mode affine, and also weights that the patterns more match: an architecture's own
+// sensitive weights.
 func DefaultRecipe(linear, embedding *quantize.Scheme, more ...string) Recipe {
 	r := Recipe{Name: "default"}
 	if linear != nil {

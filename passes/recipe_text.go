@@ -127,8 +127,8 @@ func (rule *Rule) checkFloats() error {
 // weightForms are the names that ParseWeights knows, for messages.
 const weightForms = "none, 4w, 8w, mxfp4, mxfp8 or nvfp4"
 
-// ParseWeights gives the scheme that a recipe, or a flag, calls none (nil), 4w, 8w, mxfp4, mxfp8 or nvfp4, with the
-// group size and the method that stand where none are given; false for other names.
+// ParseWeights returns the scheme for a name in a recipe or a flag: none (nil), 4w, 8w, mxfp4, mxfp8 or nvfp4, with the
+// default group size and method. It returns false for other names.
 func ParseWeights(name string) (*quantize.Scheme, bool) {
 	switch name {
 	case "none":

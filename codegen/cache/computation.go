@@ -9,7 +9,8 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// Skipper is a computation that is told of blocks that nobody will ask for, and frees what it kept for them.
+// Skipper is implemented by computations that can be told that a block will not be asked for, so that they free its
+// memory.
 type Skipper interface{ Skip(block int) }
 
 // Wrap gives data that takes its bytes from the cache and leaves there what it has to compute, where the data is an

@@ -89,7 +89,7 @@ const alignment = 32
 
 func pad(n uint64) uint64 { return (n + alignment - 1) / alignment * alignment }
 
-// write writes the file at path, aside first.
+// write writes the file: first under another name, which it then renames to path.
 func (g *gguf) write(path string) error {
 	f, err := os.Create(path + ".part")
 	if err != nil {

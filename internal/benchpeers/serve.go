@@ -60,7 +60,7 @@ func (g *gguf) vocabularySize() int {
 	return int(g.tensors[i].dims[1])
 }
 
-// buildServer makes llama-server beside llama-bench, unless it is there.
+// buildServer builds llama-server in the folder of llama-bench, unless it is there.
 func (p *peers) buildServer() (string, error) {
 	if err := p.build(); err != nil {
 		return "", err
@@ -114,7 +114,7 @@ func (s *server) stop() {
 	s.command.Wait()                       //nolint:errcheck // so it ends
 }
 
-// measure asks a server and keeps what was found.
+// measure measures a server and stores the results.
 func (p *peers) measure(s *server, streams string, o served) error {
 	n := 0
 	if _, err := fmt.Sscan(streams, &n); err != nil || n < 1 {

@@ -90,7 +90,7 @@ type bench struct {
 
 func (b *bench) path() string { return filepath.Join(b.dir, "results.jsonl") }
 
-// measureAll measures what there is no result of.
+// measureAll measures the settings that have no result yet.
 func (b *bench) measureAll(models []string, only string) error {
 	if b.text == "" || len(models) == 0 {
 		return errors.New("give -text FILE and checkpoints as NAME=DIR")
@@ -178,7 +178,7 @@ func (x inspected) bits() float64 {
 	return 8 * float64(size) / float64(max(elements, 1))
 }
 
-// json runs etc and reads what it prints.
+// json runs etc and parses its output.
 func (b *bench) json(to any, args ...string) error {
 	c := exec.Command(b.etc, args...)
 	var said bytes.Buffer

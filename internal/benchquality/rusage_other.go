@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// peakMemory is 0: this system does not tell.
+// peakMemory returns 0: this system does not report it.
 func peakMemory(*os.ProcessState) int64 { return 0 }

@@ -28,8 +28,8 @@ var GPUs = []gpu.Engine{
 // Engines lists the engines that every machine has, the one that auto prefers first. Tests put others in.
 var Engines = []engine.Engine{cpu.Engine{}, reference.Engine{}}
 
-// auto is the engine that the name auto stands for: that of the first GPU that there is, else the first of the
-// others; or the reference engine for precision strict, which no other has.
+// auto is the engine for the name auto: the first GPU that is available, else the first other engine. For precision
+// strict it is the reference engine, which alone supports it.
 type auto struct{ engine.Engine }
 
 func (a *auto) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
@@ -70,7 +70,7 @@ func Chosen(e engine.Engine, p eval.Precision) (engine.Engine, error) {
 	return Engines[0], nil
 }
 
-// Names are the names of the engines, besides auto.
+// Names returns the names of the engines, without auto.
 func Names() []string {
 	var names []string
 	for _, g := range GPUs {

@@ -8,7 +8,7 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// answer is what came of the calls of a module: outputs and state, each with a name.
+// answer is the result of the calls of a module: outputs and state, each with a name.
 type answer struct {
 	names   []string
 	values  []eval.Value

@@ -334,7 +334,7 @@ func (m *mutation) instruction() *mlxgraph.InstructionT {
 	return c.Instructions[m.IntN(len(c.Instructions))]
 }
 
-// fields tells the fields of a node: two nodes of equal fields can stand in each other's place.
+// fields lists the fields of a node, as text. Two nodes with equal fields can replace each other.
 func fields(n *mlxgraph.OpNodeT) string {
 	t, out := reflect.TypeOf(n.Value).Elem(), ""
 	for i := range t.NumField() {

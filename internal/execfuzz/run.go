@@ -49,7 +49,7 @@ const (
 	// Crashed ones panic.
 	Crashed
 	verdicts
-	// beyondRange is what judge says where answers differ and the reference engine meets numbers above largestSquared.
+	// beyondRange is the verdict where answers differ and the reference engine has numbers above largestSquared.
 	beyondRange
 )
 
@@ -60,7 +60,7 @@ var verdictNames = [verdicts]string{
 // String names the verdict.
 func (v Verdict) String() string { return verdictNames[v] }
 
-// Counts tells how many mutants came to each verdict.
+// Counts counts the mutants of each verdict.
 type Counts [verdicts]int
 
 // Executed is the number of mutants that ran on both engines.

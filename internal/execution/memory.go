@@ -47,7 +47,7 @@ type Fit struct {
 	Context int
 	// Sessions is how many states there are to be.
 	Sessions int
-	// Taken is what others of the same command take of the memory, in bytes.
+	// Taken is the memory of other models of the same command, in bytes.
 	Taken int64
 	// Device is where the memory is, "" for the machine's.
 	Device string
@@ -118,8 +118,8 @@ func NeedOf(m *ir.Module, context int, e engine.Engine, p eval.Precision) sessio
 	return withStorage(session.MeasureMemory(m, context, p), m, context, p, s)
 }
 
-// CheckMemory refuses a language model whose weights and sessions do not fit the memory that it runs in, with the
-// context that would. taken is what other models of the command take there.
+// CheckMemory refuses a language model whose weights and sessions do not fit into the memory that it runs in, and names
+// a context that would fit. taken is the memory of the command's other models.
 func CheckMemory(file string, m *ir.Module, model *session.Model, e engine.Engine, p eval.Precision,
 	sessions int, taken int64) error {
 	f := Fit{File: file, Need: NeedOf(m, model.MaxSeqLen, e, p), Context: model.MaxSeqLen,

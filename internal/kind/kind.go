@@ -7,7 +7,7 @@ import (
 
 // The kinds, for errors.Is.
 var (
-	// ErrUsage is an error of what was asked for: an option, or what it asks of a file.
+	// ErrUsage is an error of the request: an invalid option, or one that the file does not support.
 	ErrUsage = errors.New("wrong usage")
 	// ErrInvalid is an error of a file's content.
 	ErrInvalid = errors.New("invalid file")

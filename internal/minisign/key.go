@@ -15,7 +15,7 @@ import (
 
 // PublicKey is a key to verify signatures with.
 type PublicKey struct {
-	// ID tells keys apart; signatures name it.
+	// ID identifies the key; signatures contain it.
 	ID  [8]byte
 	Key ed25519.PublicKey
 }

@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// OpenAside opens a file that a write which was interrupted has left, to go on with it, or makes a new one with this
-// mode. It is opened for reading and writing. What lies there is taken only where it is a regular file of this user
-// without another name: a [*TargetError] tells of links, devices, FIFOs and files of others, which somebody may have
-// put there to have them overwritten.
+// OpenAside opens the unfinished file of an interrupted write, to continue it, or creates a new one with this mode. It
+// is opened for reading and writing. An existing file is used only if it is a regular file of this user without another
+// name. For links, devices, FIFOs and files of other users, which somebody may have put there so that they are
+// overwritten, it returns a [*TargetError].
 func OpenAside(path string, mode fs.FileMode) (File, error) {
 	for range 3 { // a name may go and come while it is looked at
 		file, err := current().OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, mode)

@@ -45,7 +45,7 @@ func Check(path string, o Options) error {
 	return err
 }
 
-// check gives what is to be replaced, nil where there is nothing.
+// check returns the file that is to be replaced, or nil.
 func (o Options) check(path string) (fs.FileInfo, error) {
 	if path == "" {
 		return nil, &TargetError{`""`, "is no name of a file"}
@@ -169,7 +169,7 @@ func kindAt(path string) (Kind, error) {
 	return KindOf(head), err
 }
 
-// replaced tells of a file that is replaced.
+// replaced logs that a file is replaced.
 func (o Options) replaced(path string, old fs.FileInfo) {
 	if o.Log != nil && old != nil && old.Size() > 0 {
 		o.Log(fmt.Sprintf("%s: replaced the file of %s that was there", path, humanize.IBytes(uint64(old.Size()))))

@@ -24,9 +24,9 @@ func inherited(number uintptr, name string) *os.File {
 	return streams.files[number]
 }
 
-// Stream is the stream that a name stands for, nil where it is the name of a file: - and /dev/stdout are stdout,
-// /dev/stderr is stderr, /dev/fd/N and /proc/self/fd/N are what the process was started with under that number, as
-// shells do it for >(command). The caller does not close it.
+// Stream returns the stream that a name refers to, or nil where it is the name of a file: - and /dev/stdout are stdout,
+// /dev/stderr is stderr, /dev/fd/N and /proc/self/fd/N are the file that the process was started with under that
+// number, as shells do for >(command). The caller must not close it.
 func Stream(path string, stdout, stderr io.Writer) io.Writer {
 	if path == "-" {
 		return stdout

@@ -6,7 +6,7 @@ import (
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
-// SpecialPrefix is what a tokenizer puts before a text: a BOS token, or nothing.
+// SpecialPrefix returns the special tokens that a tokenizer puts before a text: a BOS token, or none.
 func SpecialPrefix(t *tokenizer.Tokenizer) []int {
 	const sample = "a"
 	with, without := t.Encode(sample, tokenizer.EncodeOptions{AddSpecial: true}),

@@ -99,7 +99,7 @@ func SpecialTokens(c *loaders.Checkpoint) (*template.Dict, error) {
 	return config.Tokens, nil
 }
 
-// turnEnd finds the special token that a template puts behind an answer; ok is false where there is none.
+// turnEnd finds the special token that a template writes after an answer; ok is false where there is none.
 func turnEnd(source string, tokens *template.Dict, t *tokenizer.Tokenizer) (id int, ok bool, err error) {
 	parsed, err := template.Parse(huggingface.ChatTemplateFile, source)
 	if err != nil {
@@ -108,7 +108,7 @@ func turnEnd(source string, tokens *template.Dict, t *tokenizer.Tokenizer) (id i
 	return (&Template{Parsed: parsed, Tokens: tokens}).turnEnd(t)
 }
 
-// turnEnd finds the special token that the template puts behind an answer; ok is false where there is none.
+// turnEnd finds the special token that the template writes after an answer; ok is false where there is none.
 func (c *Template) turnEnd(t *tokenizer.Tokenizer) (id int, ok bool, err error) {
 	const answer = "This-is-the-answer" // no template has it, and trimming it changes nothing
 	epoch := func() time.Time { return time.Unix(0, 0).UTC() }

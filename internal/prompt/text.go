@@ -27,7 +27,7 @@ const (
 	KeyConfig           = "metadata.config.json"
 )
 
-// Text is what turns text into a program's tokens and back. Without a tokenizer it knows ids only. It is not safe for
+// Text converts text to a program's tokens and back. Without a tokenizer it handles ids only. It is not safe for
 // concurrent use.
 type Text struct {
 	// File is the program's, for messages.
@@ -303,7 +303,7 @@ func (s *Stream) Push(token int) string {
 	return fmt.Sprint(token)
 }
 
-// Flush gives what was held back, at the end of an answer.
+// Flush returns the text that was held back, at the end of an answer.
 func (s *Stream) Flush() string {
 	if s.stream != nil {
 		return s.stream.Flush()

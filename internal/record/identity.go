@@ -26,7 +26,7 @@ const (
 	identifyingTail = 64 << 10
 )
 
-// Identity is what a program follows from: the record's version and options, and the files of the weights.
+// Identity lists what a program depends on: the record's version and options, and the files of the weights.
 func Identity(record Record, c *loaders.Checkpoint) ([]codegen.Property, error) {
 	out := []codegen.Property{{Name: "tool version", Value: record.Tool}, {Name: "recipe", Value: record.Recipe}}
 	text, err := json.Marshal(record.Options)

@@ -36,7 +36,7 @@ type Record struct {
 	Calibration *Calibration `json:"calibration,omitempty"`
 }
 
-// Options are what the weights and the graph were asked for, as the flags of etc export name them.
+// Options are the options for the weights and the graph, under the names of etc export's flags.
 type Options struct {
 	Backend            string `json:"backend"`
 	Linear             string `json:"qlinear"`

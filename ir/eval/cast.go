@@ -40,8 +40,9 @@ func (c *Call) cast(t *Tensor, d ir.DType) *Tensor {
 	return convert(t, d, c.Precision)
 }
 
-// toInteger converts v to the integer or bool dtype d, toward zero. What does not fit, C++ leaves open;
-// here it is what the x86 instruction cvttss2si makes of it, the smallest signed number, cut to the width.
+// toInteger converts v to the integer or bool dtype d, rounding toward zero. C++ leaves the result undefined where v
+// does not fit. Here it is the result of the x86 instruction cvttss2si, the smallest signed number, cut to the width of
+// d.
 func toInteger(d ir.DType, v float32) int64 {
 	switch d {
 	case ir.Bool:

@@ -62,7 +62,7 @@ func DecodeConstant(c *ir.Constant) (*Tensor, error) {
 	return t, nil
 }
 
-// Derive runs the init function of a module, if it has one, and gives what it derives.
+// Derive runs the init function of a module, if it has one, and returns the values that it computes.
 func Derive(m *ir.Module, precision Precision) (map[*ir.Value]Value, error) {
 	x, err := NewMachine(&ir.Module{Constants: m.Constants, Init: m.Init, Derived: m.Derived}, precision, nil)
 	if err != nil {

@@ -19,8 +19,8 @@ func init() {
 	})
 }
 
-// window is what a convolution does along one spatial dim: the input is dilated (inputDilation−1 zeros
-// between elements) and padded, and the kernel, dilated too, is moved over it by stride.
+// window describes a convolution along one spatial dim: the input is dilated (inputDilation−1 zeros between elements)
+// and padded, and the kernel, dilated too, is moved over it by stride.
 type window struct {
 	stride, dilation, inputDilation int
 	// low and high are the zeros before and after the dilated input; negative ones cut elements off.

@@ -32,7 +32,7 @@ func ParsePrecision(s string) (Precision, error) {
 	return 0, fmt.Errorf("precision %q: want fp32, mixed or strict", s)
 }
 
-// Value is what a value of the IR holds while a program runs: a tensor, a quantized weight or an int register.
+// Value is the content of an ir.Value while a program runs: a tensor, a quantized weight or an int register.
 type Value struct {
 	Tensor    *Tensor
 	Quantized *Quantized

@@ -21,8 +21,8 @@ func init() {
 	})
 }
 
-// clampInt32 is what an int64 literal is to the delegate, which has 32-bit registers: INT64_MAX, "to
-// the end", becomes INT32_MAX.
+// clampInt32 clamps an int64 literal to the delegate's 32-bit registers: INT64_MAX, which means "to the end", becomes
+// INT32_MAX.
 func clampInt32(v int64) int64 { return min(max(v, math.MinInt32), math.MaxInt32) }
 
 // int32 is the value of an int operand; a literal is clamped to 32 bits.

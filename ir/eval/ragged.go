@@ -286,7 +286,7 @@ func slotDeltaRule(c *Call, state *Tensor) ([]Value, error) {
 	return []Value{{Tensor: out}}, err
 }
 
-// unitCopy copies indices of an axis, one pair behind the other.
+// unitCopy copies indices of an axis, one pair after the other.
 func unitCopy(c *Call, state *Tensor) ([]Value, error) {
 	axis, err := axisIn(ir.Attrs[ir.AxisAttrs](c.Op).Axis, len(state.Shape))
 	if err != nil {

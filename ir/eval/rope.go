@@ -98,7 +98,7 @@ func (c *Call) inverseFreqs(n int, base float32) ([]float32, error) {
 	return inverse, nil
 }
 
-// ropeOffsets gives the start position of all rows of the batch, or of each.
+// ropeOffsets returns the start position for each row of the batch. It may be the same for all.
 func (c *Call) ropeOffsets(batch int) ([]int32, error) {
 	t := c.Tensor("offset")
 	if t == nil {

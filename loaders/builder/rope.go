@@ -8,7 +8,7 @@ import (
 	"github.com/etc-ml/etc/loaders/huggingface"
 )
 
-// Rotate rotates heads x [1,heads,S,D] as the configuration says, but for the factor of [RopeAttention]. Frequencies
+// Rotate rotates heads x [1,heads,S,D] as the configuration says, without the factor of [RopeAttention]. Frequencies
 // that a scaling changes become one constant of the model.
 func (g *Graph) Rotate(x *ir.Value, r huggingface.Rope) *ir.Value {
 	if r.Scaling == nil {
@@ -19,7 +19,7 @@ func (g *Graph) Rotate(x *ir.Value, r huggingface.Rope) *ir.Value {
 	return g.RopeFreqs(x, Weight{Name: "rope.freqs", Data: ir.Exact(data)})
 }
 
-// RopeAttention is what the scaling of RoPE multiplies rotated elements by; 1 for most.
+// RopeAttention returns the factor by which a scaling of RoPE multiplies rotated elements; 1 for most.
 func RopeAttention(s *huggingface.RopeScaling) float64 {
 	if s == nil || s.Type != "yarn" {
 		return 1

@@ -24,8 +24,8 @@ type Tensor struct {
 }
 
 // Tensors gives a builder the tensors of a checkpoint by their names in the language model
-// ("layers.0.input_layernorm.weight"), whatever prefix the checkpoint has. It notes what is missing or
-// wrong and goes on, so that [Tensors.Err] can list everything.
+// ("layers.0.input_layernorm.weight"), whatever prefix the checkpoint has. It collects what is missing or wrong, so
+// that [Tensors.Err] can list everything.
 type Tensors struct {
 	// Activations is the dtype of activations and caches; the zero value is what the embedding's dtype
 	// implies ([ActivationDType]).
@@ -33,7 +33,7 @@ type Tensors struct {
 	// Multipliers tells that weights of norms are stored as what the norms multiply by, though the model's
 	// authors store the difference from one.
 	Multipliers bool
-	// Names is put before the names of the weights that it gives, for those of another model than the main one.
+	// Names is a prefix for the names of the weights, for a model other than the main one.
 	Names string
 
 	byName   map[string]*entry

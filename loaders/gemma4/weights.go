@@ -40,7 +40,7 @@ type layer struct {
 	scalar                          weight // [1], of the layer's whole result
 }
 
-// experts are the E routed experts beside the MLP, with I rows each.
+// experts are the E routed experts of a layer that also has an MLP; each has I rows.
 type experts struct {
 	denseOutNorm, norm, outNorm weight // after the MLP; before and after the experts
 	routerScale                 weight // [H]/√H, of the norm before the router
@@ -106,7 +106,7 @@ func read(c *huggingface.Gemma4, t *builder.Tensors) weights {
 	return w
 }
 
-// readLayer asks for what all layers have beside their attention.
+// readLayer reads the weights that all layers have, except for attention.
 func readLayer(c *huggingface.Gemma4, t *builder.Tensors, prefix string, kind huggingface.LayerKind,
 	rows int, a attention) layer {
 	h := c.HiddenSize
@@ -125,7 +125,7 @@ func readLayer(c *huggingface.Gemma4, t *builder.Tensors, prefix string, kind hu
 	}
 }
 
-// readQueries asks for what attention has beside keys and values.
+// readQueries reads the weights of attention, except for keys and values.
 func readQueries(c *huggingface.Gemma4, t *builder.Tensors, prefix string, kind huggingface.LayerKind) attention {
 	h, g := c.HiddenSize, geometry(c, kind)
 	return attention{

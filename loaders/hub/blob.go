@@ -168,7 +168,7 @@ func (p *partial) complete(ctx context.Context) error {
 	}
 }
 
-// resume hashes what is there from an earlier time.
+// resume hashes the part of the file that was downloaded earlier.
 func (p *partial) resume() error {
 	p.sum = p.remote.hasher()
 	info, err := p.out.Stat()

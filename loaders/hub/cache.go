@@ -58,8 +58,8 @@ func (c cache) setCommit(revision, id string) error {
 		func(w io.Writer) error { _, err := io.WriteString(w, id); return err })
 }
 
-// link gives a blob its name in a snapshot: a relative link, or a copy where the system has no links. It is made aside
-// and put in place, so that the name is never missing for another process that has it already.
+// link gives a blob its name in a snapshot: a relative link, or a copy where the system has no links. It is made under
+// another name and renamed, so that the name always exists for other processes that use it.
 func (c cache) link(commit, name, hash string) (err error) {
 	path := c.file(commit, name)
 	dir := filepath.Dir(path)

@@ -12,8 +12,9 @@ type Gemma4Assistant struct {
 	Gemma4
 	// TargetHidden is the target's hidden size: backbone_hidden_size.
 	TargetHidden int
-	// Centroids is the number of clusters of the vocabulary, of which ChosenCentroids get exact logits: num_centroids,
-	// centroid_intermediate_top_k. Both are 0 where all tokens get them (use_ordered_embeddings false).
+	// Centroids is the number of clusters of the vocabulary. The tokens of ChosenCentroids of them get exact logits:
+	// num_centroids, centroid_intermediate_top_k. Both are 0 where all tokens get exact logits (use_ordered_embeddings
+	// false).
 	Centroids, ChosenCentroids int
 }
 

@@ -12,8 +12,8 @@ type RopeScaling struct {
 	Positions          int     // original_max_position_embeddings: positions of the training
 	BetaFast, BetaSlow float64 // beta_fast, beta_slow: turns over these positions between which frequencies are mixed
 	Truncate           bool    // truncate: the ends of that range are rounded outwards to whole dims
-	// Attention is what rotated elements are multiplied by: attention_factor, or 0 where it follows from Factor and
-	// the weights MScale and MScaleAllDim (mscale, mscale_all_dim), which are 0 if they are not given.
+	// Attention is the factor of rotated elements: attention_factor, or 0 where it follows from Factor and the weights
+	// MScale and MScaleAllDim (mscale, mscale_all_dim), which are 0 if they are not given.
 	Attention, MScale, MScaleAllDim float64
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Tokens are the ids that a runtime needs beside the tokenizer.
+// Tokens are the ids that a runtime needs in addition to the tokenizer.
 type Tokens struct {
 	BOS int   // bos_token_id, NoToken if there is none
 	EOS []int // every id that ends a text, each once, those of generation_config.json first

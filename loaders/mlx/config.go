@@ -98,8 +98,8 @@ func ParseConfig(file string, section json.RawMessage) (*Config, error) {
 	return c, nil
 }
 
-// form reads bits, group_size and mode. Of an exception, what it does not list is as for all, but for the mode: that is
-// affine where it is not listed, as it is for MLX (python/mlx/nn/layers/quantized.py, to_quantized).
+// form reads bits, group_size and mode. An exception for a module takes what it does not list from the general form,
+// except for the mode, which is then affine, as in MLX (python/mlx/nn/layers/quantized.py, to_quantized).
 func (c *Config) form(at string, values map[string]any, fallback ir.WeightForm) (ir.WeightForm, error) {
 	f := fallback
 	mode, listed := values[modeKey]

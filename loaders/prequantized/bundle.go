@@ -142,7 +142,7 @@ func (w weight) join() (builder.Tensor, error) {
 		Quantized: f.quantized(codes.Data, scale.Data, zero.Data)}, nil
 }
 
-// form is the form of the codes, but for its group, and the shape of the scales, rows first.
+// form returns the form of the codes, without the group, and the shape of the scales, rows first.
 func (w weight) form(codes builder.Tensor, params []int64) (f form, _ []int64, err error) {
 	f.rows, f.columns = codes.Shape[0], codes.Shape[1]
 	switch w.Type {

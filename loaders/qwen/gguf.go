@@ -75,9 +75,9 @@ func draftName(as string, layer, layers int) string {
 // maxHeads bounds the heads of a file, so that what is made for each stays small.
 const maxHeads = 1 << 12
 
-// FromGGUF reads the model from a GGUF file: its configuration with the keys of config.json, and its tensors. What
-// llama.cpp's converter does to them (conversion/qwen.py) is undone, but that norms stay what they multiply by and
-// A_log stays -exp(A_log): see [Rate] and [builder.Tensors].Multipliers.
+// FromGGUF reads the model from a GGUF file: its configuration with the keys of config.json, and its tensors. It undoes
+// what llama.cpp's converter does to them (conversion/qwen.py), with two exceptions: norms stay stored as factors, and
+// A_log stays -exp(A_log); see [Rate] and [builder.Tensors].Multipliers.
 func FromGGUF(m *gguf.Model, superblocks bool) (config map[string]any, tensors []builder.Tensor, err error) {
 	g := reader{m.Keys(), m.Keys().Text("general.architecture")}
 	layers := g.Layers(g.arch) - g.IntOr(g.key("nextn_predict_layers"), 0)

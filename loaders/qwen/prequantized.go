@@ -26,8 +26,8 @@ var bundleNames = map[string]string{
 	"mlp.shared_expert.down_proj.weight": "mlp.shared_expert.down_proj.weight",
 }
 
-// bundleBuffers are the last parts of names of what a bundle holds beside the weights, and a program computes or keeps:
-// states, positions, frequencies, and 1+w of norms in bf16.
+// bundleBuffers are the last parts of the names of tensors in a bundle that are not weights, since a program computes
+// or stores them: states, positions, frequencies, and 1+w of norms in bf16.
 var bundleBuffers = []string{"_rms_weight", "_qk_rms_weight", "inv_freq", "cache_positions",
 	"conv_state", "recurrent_state"}
 

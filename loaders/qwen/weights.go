@@ -199,7 +199,7 @@ func hasMLXLayout(c *huggingface.Qwen, t *builder.Tensors) bool {
 	return found && c.ConvKernel > 1
 }
 
-// norm reads a norm as what it multiplies by.
+// norm reads the weight of a norm, as a factor.
 func (l layout) norm(name string, size int) weight {
 	w := l.tensors.Weight(name, size)
 	if l.multipliers {

@@ -34,8 +34,8 @@ func (t *Tensor) Offset() int64 { return t.begin }
 // File is the file that holds the tensor.
 func (t *Tensor) File() *File { return t.file }
 
-// ReadAt reads len(p) bytes of the tensor from its byte off on, as [io.ReaderAt] has it: fewer at the
-// tensor's end, with io.EOF. It reads into p directly and is safe for concurrent use.
+// ReadAt reads len(p) bytes of the tensor from its byte off on; it implements [io.ReaderAt]. At the tensor's end it
+// reads fewer, with io.EOF. It reads directly into p and is safe for concurrent use.
 func (t *Tensor) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("%s: tensor %q: expected an offset ≥ 0, found %d", t.file.path, t.Name, off)

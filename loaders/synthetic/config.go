@@ -92,8 +92,8 @@ func Gemma412B(layers int) *huggingface.Gemma4 {
 	return c
 }
 
-// Gemma4E4B is the configuration of Gemma4-E4B with the given number of layers (42 in the published model), of which
-// the last 18, or three sevenths, share keys and values.
+// Gemma4E4B is the configuration of Gemma4-E4B with the given number of layers (42 in the published model). The last 18
+// of 42, three sevenths, share keys and values.
 func Gemma4E4B(layers int) *huggingface.Gemma4 {
 	c := Gemma431B(layers)
 	c.HiddenSize, c.IntermediateSize, c.SlidingWindow, c.MaxPositions = 2560, 10240, 512, 131072

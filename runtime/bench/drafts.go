@@ -39,12 +39,12 @@ func (o DraftOptions) Check(context int) error {
 	return nil
 }
 
-// DraftRow is what a round with a number of drafts takes, in seconds. Each is a median, and so is Ratio, which compares
-// times that were taken one after the other.
+// DraftRow has the times of a round with a number of drafts, in seconds. Each is a median, and so is Ratio, which
+// compares times that were taken one after the other.
 type DraftRow struct {
 	Drafts int `json:"drafts"`
-	// Draft is the time of all drafts, Verify that of the call with a row for each of them and one more, Plain that of
-	// a call with one row. Taking rows back is a part of the next call: state is kept for each, and one is picked.
+	// Draft is the time of all drafts, Verify the time of a call with one more row than drafts, Plain the time of a
+	// call with one row. Rolling back is a part of the next call, which selects one of the stored states.
 	Draft  float64 `json:"draft_seconds"`
 	Verify float64 `json:"verify_seconds"`
 	Plain  float64 `json:"plain_seconds"`
@@ -95,9 +95,9 @@ func expected(acceptance float64, drafts int) float64 {
 	return tokens
 }
 
-// RunDrafts measures the rows of o on one sequence of a pool, whose executor is a [batch.Drafter] but for drafts from
-// the text. The rows are measured in turns, each beside a call of one row, so that what disturbs the machine disturbs
-// all. [DraftOptions.Check] must have passed.
+// RunDrafts measures the rows of o on one sequence of a pool. Its executor is a [batch.Drafter], unless drafts come
+// from the text. The rows are measured in turns, each together with a call of one row, so that disturbances of the
+// machine affect all alike. [DraftOptions.Check] must have passed.
 func RunDrafts(ctx context.Context, pool *batch.Pool, o DraftOptions) ([]DraftRow, error) {
 	if o.Now == nil {
 		o.Now = time.Now

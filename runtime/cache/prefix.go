@@ -46,7 +46,7 @@ func NewPrefix(m *Memory, limit int64, tier Tier) *Prefix {
 		root: &node{block: -1, full: true, children: map[string]*node{}}}
 }
 
-// Hit tells what of a prompt the tree has.
+// Hit says how much of a prompt the tree has.
 type Hit struct {
 	Pos     int // positions at which a sequence resumes: so many cached tokens
 	Matched int // positions whose ids are in the tree, at least Pos; a checkpoint at Matched would have served
@@ -156,9 +156,9 @@ func (p *Prefix) touch(n *node) {
 	}
 }
 
-// Insert keeps the first pos positions of a sequence, whose ids are the first of tokens. Layouts with
-// checkpoints need the state at pos, so pos is the table's position or that of a state which the last call
-// kept; without that state nothing is kept. It returns the number of positions that the tree now has.
+// Insert stores the first pos positions of a sequence, whose ids are the first of tokens. Layouts with checkpoints need
+// the state at pos, so pos is the table's position or that of a state which the last call stored; without that state
+// nothing is stored. It returns the number of positions that the tree now has.
 func (p *Prefix) Insert(tokens []int32, t *Table, pos int) int {
 	l := p.mem.layout
 	if p.limit <= 0 || pos < 1 || pos > t.pos || !t.resumable(pos) {

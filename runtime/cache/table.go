@@ -30,8 +30,8 @@ type Extent struct {
 	Exact bool  // the states before and behind every row are kept, so that any number of rows rolls back
 }
 
-// Table is what one sequence holds: the blocks and states of its first Pos positions. A table starts empty
-// (Memory.NewTable), as a fork of another one, or at a prefix that the tree knows (Prefix.Open).
+// Table has the units of one sequence: the blocks and states of its first Pos positions. A table starts empty
+// (Memory.NewTable), as a fork of another one, or at a prefix in the tree (Prefix.Open).
 type Table struct {
 	mem    *Memory
 	pos    int
@@ -66,8 +66,8 @@ func (t *Table) stateAt(pos int) int32 {
 	return -1
 }
 
-// Demand returns the units that Begin takes for x. It drops what the last call kept for a rollback and what
-// is behind the windows.
+// Demand returns the units that Begin takes for x. It releases what the last call stored for a rollback, and blocks
+// that the windows have left.
 func (t *Table) Demand(x Extent) Demand {
 	t.Settle()
 	t.trim()
@@ -87,7 +87,7 @@ func (t *Table) Demand(x Extent) Demand {
 	return d
 }
 
-// newSlots returns how many slots x takes beside those that the table has.
+// newSlots returns the number of slots that x needs in addition to those of the table.
 func (t *Table) newSlots(x Extent) int {
 	if x.Exact {
 		return x.Rows
@@ -112,8 +112,8 @@ func (t *Table) copies(p Pool, blocks []int32) int {
 	return 0
 }
 
-// Begin makes room for a call and returns the copies that must be done before it, one behind the other. It
-// takes exactly the units that Demand tells; without room for them it returns false and takes nothing.
+// Begin makes room for a call and returns the copies that must be done before it, one after the other. It takes exactly
+// the units that Demand returns; without room for them it returns false and takes nothing.
 func (t *Table) Begin(x Extent) ([]Copy, bool) {
 	if t.inCall > 0 || t.closed || x.Rows < 1 {
 		panic(fmt.Sprintf("cache: Begin of %d rows in a call of %d, closed %v", x.Rows, t.inCall, t.closed))

@@ -26,7 +26,7 @@ type Logits struct {
 	Max      Number `json:"max_error"`
 	// KL is the Kullback-Leibler divergence of the program's distribution from the checkpoint's, in nats.
 	KL Number `json:"kl_divergence"`
-	// Agrees tells whether the most likely token is the same; where logits are NaN, there is none.
+	// Agrees reports whether the most likely token is the same. Logits with NaN have none.
 	Agrees bool `json:"top1_agrees"`
 }
 

@@ -27,9 +27,8 @@ type Weight struct {
 	Max float64 `json:"max_error"`
 	// RMS is the root mean square of the checkpoint's weight.
 	RMS float64 `json:"rms"`
-	// Histogram counts the differences by magnitude: bin i holds those in [2^(i-8), 2^(i-7)) times RMS; the
-	// first bin also what is smaller, the last what is larger. It is exact up to the rounding of RMS to a
-	// power of two.
+	// Histogram counts the differences by magnitude: bin i has those in [2^(i-8), 2^(i-7)) times RMS; the first bin
+	// also has smaller ones, the last bin larger ones. RMS is rounded to a power of two for it.
 	Histogram [bins]int64 `json:"histogram"`
 }
 

@@ -308,7 +308,7 @@ func (c *schemaCompiler) patternsOf(schemas []flat) ([]namedBy, error) {
 	return patterns, nil
 }
 
-// others makes the expression of a member whose name is not listed; none where there is no such member.
+// others makes the expression of a member whose name is not listed; none where no such member is allowed.
 func (c *schemaCompiler) others(schemas []flat, properties []property) (*expr, error) {
 	patterns, err := c.patternsOf(schemas)
 	if err != nil {

@@ -9,8 +9,8 @@ const maxDFA = 1 << 14
 // because Moore's algorithm takes a round for each state of a chain.
 const maxMinimize = 512
 
-// dfa is a deterministic automaton over bytes: next holds the state behind each byte, or -1. State 0 is the start.
-// Every state can reach an accepting one, but for a start that cannot.
+// dfa is a deterministic automaton over bytes: next has the state after each byte, or -1. State 0 is the start. Every
+// state can reach an accepting one, except for the start of an automaton that accepts nothing.
 type dfa struct {
 	next   [][256]int32
 	accept []bool

@@ -134,7 +134,7 @@ func (p *gbnfParser) definition() error {
 	return nil
 }
 
-// found describes what is next.
+// found describes the next character for an error message.
 func (p *gbnfParser) found() string {
 	if p.at >= len(p.text) {
 		return "the end"
@@ -267,7 +267,8 @@ func (p *gbnfParser) class() (*expr, error) {
 func complement(ranges []rune) []rune {
 	var out []rune
 	for next := rune(0); ; {
-		// The first character from next on that is in a range, and behind which range to go on.
+		// The first character from next on that is in a range, and the end of that range, after which the search
+		// continues.
 		lo, hi := rune(unicode.MaxRune+1), rune(0)
 		for i := 0; i < len(ranges); i += 2 {
 			if ranges[i+1] >= next && max(ranges[i], next) < lo {
@@ -330,7 +331,7 @@ func (p *gbnfParser) char() (rune, error) {
 	return rune(v), nil
 }
 
-// repeated reads *, +, ? or a count behind e; nil if none is next.
+// repeated reads *, +, ? or a count after e; it returns nil if none follows.
 func (p *gbnfParser) repeated(e *expr) (*expr, error) {
 	switch {
 	case p.take("*"):

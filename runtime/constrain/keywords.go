@@ -118,7 +118,7 @@ func isTrue(v any) bool {
 // isFalse reports whether a schema takes nothing.
 func isFalse(v any) bool { return v == false }
 
-// asserts reports whether a schema, but for $ref and allOf, says something about values.
+// asserts reports whether a schema restricts values by more than $ref and allOf.
 func (f flat) asserts() bool {
 	for _, key := range f.keys {
 		switch {

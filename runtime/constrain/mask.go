@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Limits of what is kept for masks. A dense mask of 248,320 tokens takes 31 kB.
+// Limits of the cache of masks. A dense mask of 248,320 tokens takes 31 kB.
 const (
 	maxFrameMasks = 1024
 	maxStateMasks = 256
@@ -95,8 +95,8 @@ func (k *masker) mask(s *state, dst []uint64) {
 	k.states[s.id] = &kept
 }
 
-// around gives the frames that wait behind items of one frame: those of the innermost rule that was not made for a
-// repetition, and the waiting items of rules on the way there.
+// around returns the frames that continue after the items of one frame: those of the innermost rule that was not made
+// for a repetition, and the waiting items of the rules up to it.
 func (k *masker) around(items []item) (chain []item, up *frames) {
 	at := items[0]
 	up = at.up
@@ -140,7 +140,7 @@ func (k *masker) maskFrame(items []item, dst []uint64) {
 	t.addTo(dst)
 }
 
-// frame gives what items say whatever is behind chain.
+// frame returns the mask of items, as far as it does not depend on what follows chain.
 func (k *masker) frame(items, chain []item) *frameMask {
 	key := binary.AppendUvarint(k.key[:0], uint64(len(chain)))
 	for _, it := range chain {

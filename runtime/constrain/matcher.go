@@ -52,7 +52,7 @@ func (m *Matcher) Accept(token int) error {
 	return nil
 }
 
-// AcceptBytes goes on by bytes, as one token would: Rollback counts them as one.
+// AcceptBytes advances by several bytes at once. Rollback counts them as one token.
 func (m *Matcher) AcceptBytes(text []byte) error {
 	if m.stop > 0 {
 		return fmt.Errorf("bytes behind a stop token: %w", ErrToken)

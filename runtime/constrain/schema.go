@@ -281,7 +281,7 @@ func (c *schemaCompiler) index(pointer string, schema any) error {
 	return nil
 }
 
-// names gives the keys of an object; none of nil.
+// names returns the keys of an object; none for nil.
 func (o *object) names() []string {
 	if o == nil {
 		return nil

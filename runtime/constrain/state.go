@@ -79,7 +79,7 @@ func (m *machine) reset() {
 	}
 }
 
-// step gives the state behind byte b.
+// step returns the state after byte b.
 func (m *machine) step(s *state, b byte) *state {
 	if s == m.dead || s == m.complex {
 		return s
@@ -109,7 +109,8 @@ func (m *machine) move(s *state, b byte) *state {
 	return m.finish()
 }
 
-// turns reports whether an item may go on in its rule: at the start of a counted rule only while turns are left.
+// turns reports whether an item may continue in its rule: at the start of a counted rule only while repetitions are
+// left.
 func (m *machine) turns(it *item) bool {
 	r := &m.rules[m.pos[it.pos].rule]
 	return !r.counted || it.pos != r.start || it.count < r.max

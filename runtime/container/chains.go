@@ -7,8 +7,8 @@ import (
 	"github.com/etc-ml/etc/schema/mlxgraph"
 )
 
-// Bounds of a chain with those that it runs put in their places, which is what lifting makes of it. ExecuTorch
-// allows a million instructions in one chain, and chains that run themselves until the stack ends.
+// Bounds of a chain with the chains that it runs substituted for their calls, which is the size that lifting handles.
+// ExecuTorch allows a million instructions in one chain, and chains that run themselves until the stack overflows.
 const (
 	maxUnfolded = 1_000_000
 	maxNesting  = 256

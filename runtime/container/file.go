@@ -35,7 +35,7 @@ type NamedData struct {
 	Segment int
 }
 
-// minFileSize is what ExecuTorch reads of a file before it knows anything of it.
+// minFileSize is the number of bytes that ExecuTorch reads of a file first.
 const minFileSize = 64
 
 // Open maps a .pte file and checks its program. Errors of the file's content are ErrInvalid.

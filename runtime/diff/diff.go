@@ -65,7 +65,7 @@ func names(r *inspect.Report) []string {
 	return out
 }
 
-// union has the elements of a in their order, then those of b alone.
+// union returns the elements of a in their order, then those that only b has.
 func union(a, b []string) []string {
 	out := slices.Clone(a)
 	for _, s := range b {

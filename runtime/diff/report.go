@@ -62,7 +62,7 @@ type Method struct {
 	InputsB  []string `json:"inputs_b,omitempty"`
 	OutputsA []string `json:"outputs_a,omitempty"`
 	OutputsB []string `json:"outputs_b,omitempty"`
-	// Problem tells why the graphs are not compared.
+	// Problem says why the graphs are not compared.
 	Problem string `json:"problem,omitempty"`
 	// Added and Removed count lines of the graph; Diff has them in unified form, line numbers being those of
 	// etc inspect --ir. Lines of constants and constant methods are left out: they are compared apart.

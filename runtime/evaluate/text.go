@@ -102,8 +102,8 @@ func checkText(role string, m *session.Model, tokens []int, o TextOptions) error
 	return nil
 }
 
-// Text scores tokens with a program that gives logits and, where reference is not nil, compares its
-// predictions with those of the reference.
+// Text scores tokens with a program that gives logits. If reference is not nil, it compares the program's predictions
+// with the reference's.
 func Text(ctx context.Context, m, reference *session.Model, tokens []int, o TextOptions) (TextResult, error) {
 	r := TextResult{Tokens: len(tokens), Context: o.Context, Stride: o.Stride}
 	if err := CheckText(m, reference, tokens, o); err != nil {

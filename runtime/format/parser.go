@@ -27,7 +27,7 @@ type Event struct {
 	Name  string
 }
 
-// Tool is what a parser needs to know of a tool: which parameters are texts.
+// Tool has what a parser needs to know about a tool: which parameters are texts.
 type Tool struct {
 	Name  string
 	Texts map[string]bool
@@ -96,7 +96,7 @@ func (p *Parser) enter(at section) {
 	}
 }
 
-// Push takes a token and gives what is certain now.
+// Push takes a token and returns the events that are certain now.
 func (p *Parser) Push(id int) []Event {
 	p.events = nil
 	f := p.format

@@ -39,7 +39,7 @@ func matchDeltaKernel(op *ir.Op) []*ir.Value {
 		len(count.Operand("shape")) != 0 {
 		return nil
 	}
-	// The number of steps, which the kernel is told, must be that of q.
+	// The number of steps, which is an input of the kernel, must be that of q.
 	if steps, _ := count.Arg("v"); steps.Kind != ir.ValueArg || !steps.Value.Type.Int.Equal(q.Type.Shape[1]) {
 		return nil
 	}

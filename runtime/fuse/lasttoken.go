@@ -68,8 +68,8 @@ func (p pick) count() *ir.Expr {
 
 func takeAxis(op *ir.Op) int { return axisOf(ir.Attrs[ir.AxisAttrs](op).Axis, op.Input("x").Type) }
 
-// choose finds the rows that r takes last, and the values of which every use needs these rows along an axis only,
-// with the axis.
+// choose finds the last-row selections in r, and the values whose every use needs only these rows of one axis, with
+// that axis.
 func (s *sinker) choose(r *ir.Region) {
 	const none = -1
 	s.axis = map[*ir.Value]int{}

@@ -114,8 +114,8 @@ func addBiases(m *ir.Module) error {
 	})
 }
 
-// groupLinears makes one operation of the linears of a region that have the same input and no bias. It
-// stands where the first of them stood.
+// groupLinears merges the linears of a region that have the same input and no bias. The merged operation takes the
+// place of the first.
 func groupLinears(m *ir.Module) error {
 	return ir.Build(func() { groupRegion(m, m.Entry.Body) })
 }

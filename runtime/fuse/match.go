@@ -22,7 +22,8 @@ func isFloatCast(op *ir.Op) bool {
 	return op.Def.View == ir.CastView && op.Result().Type.DType.IsFloat() && op.Input("x").Type.DType.IsFloat()
 }
 
-// plain is what v is a copy of: the same elements in the same shape, whatever the dtype.
+// plain follows copies and casts back from v: it returns the value with the same elements in the same shape, whatever
+// the dtype.
 func plain(v *ir.Value) *ir.Value {
 	for v != nil && v.Def != nil && (isFloatCast(v.Def) || v.Def.Def.View == ir.CopyView) {
 		v = v.Def.Input("x")
@@ -33,7 +34,8 @@ func plain(v *ir.Value) *ir.Value {
 // is is the operation of that name that computes v, seen through copies.
 func is(v *ir.Value, name string) *ir.Op { return def(plain(v), name) }
 
-// flat is what v has the elements of, in the same order, whatever the shape.
+// flat follows reshapes, copies and casts back from v: it returns the value with the same elements in the same order,
+// whatever the shape.
 func flat(v *ir.Value) *ir.Value {
 	for {
 		v = plain(v)
@@ -44,7 +46,7 @@ func flat(v *ir.Value) *ir.Value {
 	}
 }
 
-// flatInts is flat for indices, which casts between integers of 32 bits and more do not change.
+// flatInts is flat for indices. It also follows casts between integers of at least 32 bits.
 func flatInts(v *ir.Value) *ir.Value {
 	for {
 		v = flat(v)

@@ -6,9 +6,9 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// fuseSample makes sample of the graphs that samplers are written as: with every filter behind its own
-// condition, with filters that are always computed, and that of the model authors, which has none. The
-// always computed top-k gives each negative k another meaning; here they all switch it off.
+// fuseSample replaces the graphs of samplers by sample. There are three forms: every filter behind a condition of its
+// own; filters that are always computed; and the model authors' sampler, which has no filters. In the form that is
+// always computed, each negative k has another meaning in top-k; here they all switch it off.
 func fuseSample(m *ir.Module) error {
 	return apply(m, "", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		var s *sampler
@@ -107,7 +107,7 @@ func conditionOf(op *ir.Op, name string) *ir.Op {
 	return is(v, name)
 }
 
-// argmaxOf is what v is the position of the largest element of, along the last axis.
+// argmaxOf returns the value whose argmax along the last axis v is, or nil.
 func argmaxOf(v *ir.Value) *ir.Value {
 	op := def(v, "argmax")
 	if op == nil {

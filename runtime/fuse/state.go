@@ -80,8 +80,8 @@ func buffersOf(r *ir.Region) map[*ir.Buffer]*bufferUses {
 	return out
 }
 
-// replaceOps rebuilds the list of a region: at gives what stands in the place of an operation, nil for
-// itself; dropped operations are left out. Values of what is replaced are replaced too.
+// edit collects changes of a region's list of operations. at has the operations that replace an operation; dropped
+// operations are left out. Uses of replaced results are replaced too.
 type edit struct {
 	module   *ir.Module
 	at       map[*ir.Op]func(b *ir.Builder) []*ir.Value

@@ -117,7 +117,7 @@ func (g *Guide) Mask(dst []uint64) bool {
 
 func set(dst []uint64, token int) { dst[token/64] |= 1 << (token % 64) }
 
-// Accept goes on by a token, a stop token too.
+// Accept advances by a token, which may be a stop token.
 func (g *Guide) Accept(token int) error {
 	f := g.model.format
 	switch {

@@ -12,7 +12,7 @@ import (
 // maxGrammars is how many compiled grammars a model keeps.
 const maxGrammars = 64
 
-// Model is what the guides of a model share. It may be used by several goroutines at once.
+// Model has what the guides of a model share. It is safe for concurrent use.
 type Model struct {
 	tokenizer *tokenizer.Tokenizer
 	format    *format.Format

@@ -13,8 +13,8 @@ func ReadMemory() Memory {
 	return m
 }
 
-// addressSpaceLeft is what RLIMIT_AS (ulimit -v) left this process when it started, before any file was mapped, in
-// bytes; 0 where there is no limit.
+// addressSpaceLeft is the address space, in bytes, that RLIMIT_AS (ulimit -v) left this process when it started, before
+// any file was mapped; 0 where there is no limit.
 var addressSpaceLeft = func() int64 {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &l); err != nil || l.Cur >= 1<<62 {

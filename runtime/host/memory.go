@@ -5,12 +5,12 @@ type Memory struct {
 	Total int64 `json:"total"`
 	// Available is the memory that programs can use without swapping.
 	Available int64 `json:"available"`
-	// Limit is what a container or a limit of the process (ulimit -v, a job of Windows) lets this process use, where
-	// that is less than Total.
+	// Limit is the memory that a container or a limit of the process (ulimit -v, a job of Windows) allows, if that is
+	// less than Total.
 	Limit int64 `json:"limit,omitempty"`
 }
 
-// Usable is what a model can count on: the available memory within the limit, as far as known.
+// Usable returns the memory that a model can count on: the available memory within the limit, as far as known.
 func (m Memory) Usable() int64 {
 	n := m.Available
 	if n == 0 {

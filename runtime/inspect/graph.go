@@ -21,7 +21,7 @@ type Graph struct {
 	NodeCounts []Count `json:"node_counts"`
 	// Storage sums up the weights by how they are stored, largest first.
 	Storage []Storage `json:"storage"`
-	// WeightSize is what the weights take in the file; BitsPerWeight that over their elements.
+	// WeightSize is the size of the weights in the file. BitsPerWeight is that divided by their number of elements.
 	WeightSize    int64    `json:"weight_size"`
 	BitsPerWeight float64  `json:"bits_per_weight"`
 	Weights       []Weight `json:"weights"`

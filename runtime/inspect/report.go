@@ -32,8 +32,8 @@ type Report struct {
 	Shared *Shared `json:"shared,omitempty"`
 }
 
-// Shared is what several methods use. A weight is stored once; a buffer is one for etc, ExecuTorch's runtime gives each
-// method its own.
+// Shared has what several methods use. A weight is stored once. A buffer is shared in etc; ExecuTorch's runtime gives
+// each method its own.
 type Shared struct {
 	// Weights is the number of constants, WeightSize what they take in the file.
 	Weights    int   `json:"weights"`
@@ -56,7 +56,7 @@ type Method struct {
 	Model *Model `json:"language_model,omitempty"`
 	// ModelProblem is why forward is not a language model's though constant methods of one are there.
 	ModelProblem string `json:"language_model_problem,omitempty"`
-	// Draft is the kind of a method that drafts tokens, mtp or assistant; empty where it is none.
+	// Draft is the kind of draft of a method that drafts tokens, mtp or assistant; empty for other methods.
 	Draft speculate.Kind `json:"draft,omitempty"`
 	// Problem is why the method cannot be run; empty where it can.
 	Problem string `json:"problem,omitempty"`

@@ -66,7 +66,7 @@ func (l *lifter) branch(b *ir.Builder, n *mlxgraph.IfNodeT, live slotSet, s *sta
 	return nil
 }
 
-// sameKind reports whether values of the types can be the same result but for their dims.
+// sameKind reports whether values of the types can be the same result, whatever their dims.
 func sameKind(a, b ir.Type) bool {
 	return a.Kind == b.Kind && a.DType == b.DType && a.Rank() == b.Rank()
 }

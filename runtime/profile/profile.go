@@ -44,7 +44,7 @@ type Total struct {
 	// Count is the number of steps, Time how long they took.
 	Count int
 	Time  time.Duration
-	// Bytes and Operations are the sums of those of the steps.
+	// Bytes and Operations are sums over the steps.
 	Bytes, Operations int
 }
 
@@ -164,7 +164,7 @@ func sorted[K cmp.Ordered](totals map[K]*Total, order func(a, b *Total) int) []e
 	return out
 }
 
-// row writes a line of a table; what is not known is left out.
+// row writes a line of a table, without figures that are not known.
 func (x *Phase) row(w io.Writer, c Ceiling, name string, t *Total) {
 	fmt.Fprintf(w, "%s\t%d\t%.3f\t%.1f %%\t", name, t.Count, milliseconds(t.Time), 100*x.part(t))
 	seconds := max(t.Time.Seconds(), 1e-9)

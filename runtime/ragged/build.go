@@ -221,7 +221,7 @@ func (x *maker) op(op *ir.Op) {
 	}
 }
 
-// dropped reports whether an operation stands behind the sampler, or is one that only it needs.
+// dropped reports whether an operation comes after the sampler, or is needed by the sampler alone.
 func (x *maker) dropped(op *ir.Op) bool {
 	if x.logits == nil {
 		return false

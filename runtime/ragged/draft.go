@@ -93,7 +93,7 @@ func (x *maker) draftInputs(f *ir.Func) {
 	}
 }
 
-// buildDraft builds the entry of the draft, and gives the main entry what it needs.
+// buildDraft builds the entry of the draft, and extends the main entry by what the draft needs.
 func (x *maker) buildDraft() {
 	hidden := x.get(x.given.Body.Results[1])
 	if x.rowAxis(hidden) != 1 || hidden.Type.Rank() != 3 {
@@ -316,7 +316,8 @@ func integer(v *ir.Value) (int64, bool) {
 	return 0, false
 }
 
-// pastState has the rings keep what a draft sees, which stands one position behind the last that they hold.
+// pastState extends the rings so that they keep what a draft attends to: it is one position further than the last
+// position that they have.
 func (x *maker) pastState() error {
 	y := x.draft
 	var failed error

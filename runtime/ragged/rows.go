@@ -30,7 +30,7 @@ func (x *maker) same(op *ir.Op, fail func(string)) {
 	}
 }
 
-// sameType reports whether two types are equal but for what a call has of rows.
+// sameType reports whether two types are equal except for the number of rows.
 func (x *maker) sameType(old, made ir.Type) bool {
 	rows := func(e *ir.Expr) *ir.Expr { return x.withRows(x.canonical(e), rowCount, ir.Sym(x.rows)) }
 	if old.Kind != made.Kind || old.DType != made.DType {
@@ -51,8 +51,8 @@ func (x *maker) withRows(e *ir.Expr, s *ir.Symbol, by *ir.Expr) *ir.Expr {
 	})
 }
 
-// rowAxis finds the axis of a tensor along which it has rows: -1 where it has none, -2 where its shape mixes them. An
-// axis may have several indices for each row, those of a row behind one another.
+// rowAxis returns the axis of a tensor that has the rows: -1 where there is none, -2 where its shape mixes rows with
+// others. An axis may have several indices for each row, which are then neighbours.
 func (x *maker) rowAxis(v *ir.Value) int {
 	axis := -1
 	if v.Type.Kind != ir.TensorKind {
@@ -207,7 +207,7 @@ func (x *maker) flat(v *ir.Value, axis int) *ir.Value {
 	return x.b.Value("reshape", nil, v, shape)
 }
 
-// finish makes logits [wanted, vocab] of those of the program.
+// finish returns logits [wanted, vocab], made from the program's logits.
 func (x *maker) finish(v *ir.Value) *ir.Value {
 	axis := x.rowAxis(v)
 	t := v.Type

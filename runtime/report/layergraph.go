@@ -44,7 +44,7 @@ func layers(m *ir.Module) []layerGraph {
 	return out
 }
 
-// isFinalNorm tells whether an operation is the norm after all layers: its weight is of none.
+// isFinalNorm reports whether an operation is the norm after all layers: its weight belongs to no layer.
 func isFinalNorm(op *ir.Op) bool {
 	if op.Def.Name != "rms_norm" {
 		return false

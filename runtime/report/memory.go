@@ -14,8 +14,8 @@ type memoryPoint struct {
 // ends at position end.
 func Peak(m *ir.Module, tokens, end int64) int64 { return peak(memoryCurve(m, tokens, end)) }
 
-// memoryCurve gives the bytes of temporaries that are alive at each operation of the entry, for calls of
-// tokens tokens that end at position end. What an if needs is what its larger arm needs.
+// memoryCurve returns the bytes of temporaries in use at each operation of the entry, for calls of tokens tokens that
+// end at position end. An if needs what its larger arm needs.
 func memoryCurve(m *ir.Module, tokens, end int64) []memoryPoint {
 	value := func(s *ir.Symbol) (int64, bool) {
 		for _, p := range m.Entry.Params {

@@ -39,7 +39,8 @@ type Request struct {
 	Prompt    []int32
 	MaxTokens int // most tokens to draw, at least 1
 	Drafts    int // most drafts that a call of the sequence verifies
-	// DraftLast lets a call verify a draft of the last token too; the result leaves out what is drawn behind it.
+	// DraftLast lets a call verify a draft of the last token too; the token drawn after it is then left out of the
+	// result.
 	DraftLast bool
 	Marks     []int // positions in the prompt, ascending, worth a checkpoint: ends of turns
 }
@@ -60,7 +61,7 @@ func (r Request) validate() error {
 	return nil
 }
 
-// Call is the table of the next call. Its rows lie behind one another, those of each entry together.
+// Call is the table of the next call. Its rows are in order, those of each entry together.
 type Call struct {
 	Copies  []cache.Copy // to do before any row is written, one behind the other
 	Tokens  []int32      // the id of each row

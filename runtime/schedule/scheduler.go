@@ -190,8 +190,8 @@ func remove(list []*sequence, q *sequence) []*sequence {
 	return list
 }
 
-// preempt gives the cache of a running sequence back; the tree keeps what it can. The sequence waits at its
-// old place and is filled again from the tree and from its tokens.
+// preempt releases the cache of a running sequence, of which the tree keeps what it can. The sequence waits at its old
+// place in the queue, and is later filled again from the tree and from its tokens.
 func (s *Scheduler) preempt(q *sequence) {
 	s.prefix.Insert(q.tokens, q.table, q.table.Pos())
 	q.table.Close()

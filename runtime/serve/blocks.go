@@ -22,7 +22,7 @@ type blocks struct {
 	list []*block
 }
 
-// open reports whether a piece goes on with the last block.
+// goesOn reports whether a piece continues the last block.
 func (b *blocks) goesOn(p piece) bool {
 	if len(b.list) == 0 || p.Kind == format.Call {
 		return false

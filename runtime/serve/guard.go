@@ -34,7 +34,7 @@ const maxBody = 32 << 20
 // bodyTime is how long a client may take to send a body.
 const bodyTime = time.Minute
 
-// seedHeader tells the seed of an answer.
+// seedHeader is the header that reports the seed of an answer.
 const seedHeader = "Etc-Seed"
 
 // endpoint answers a request; an error is told to the client.

@@ -87,7 +87,7 @@ func (o *observer) usage(u usage) {
 	}
 }
 
-// models collects what the runners of all models tell.
+// models collects the figures of the runners of all models.
 type models struct{ s *Server }
 
 // gauges of a model.

@@ -140,7 +140,7 @@ func (o *object) get(name string, into any) {
 	}
 }
 
-// fail notes what is wrong with a parameter.
+// fail records an error of a parameter.
 func (o *object) fail(name, format string, args ...any) {
 	if o.err == nil {
 		o.err = invalid(name, format, args...)

@@ -60,7 +60,7 @@ var chatParams = join([]param{
 	{name: "function_call", status: refused, note: "use `tool_choice`"},
 }, samplingParams, acceptedParams)
 
-// join makes one table of several.
+// join concatenates tables.
 func join(tables ...[]param) []param {
 	var out []param
 	for _, t := range tables {

@@ -95,7 +95,7 @@ func (o *object) reasoning(t *Text, c *conversation) {
 	}
 }
 
-// includes reads what an answer is to have beside its text.
+// includes reads what an answer has to contain in addition to its text.
 func (o *object) includes(j *job) {
 	var list []string
 	o.get("include", &list)

@@ -11,9 +11,9 @@ import (
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
-// shield keeps what clients send from naming tokens that steer the model. A mark, a character that no client has sent,
-// stands inside of such names while the template renders, and the tokenizer takes it out (see [tokenizer.Shield]): so a
-// token is made of a name only where the template has written it.
+// shield keeps clients from naming tokens that steer the model. It puts a mark, a character that no client has sent,
+// inside such names while the template renders, and the tokenizer removes it (see [tokenizer.Shield]). So a name
+// becomes a token only where the template has written it.
 type shield struct {
 	text *Text
 	mark rune

@@ -34,7 +34,7 @@ var slotParams = []param{
 	{name: "prompt", status: done, note: "`save`: a text or token ids, in place of `messages`"},
 }
 
-// slotName is what a state may be called: names of files that no file system reads anything into.
+// slotName matches the names that a state may have: file names without special meaning on any file system.
 var slotName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // slotAnswer is the result of an action.
@@ -138,7 +138,7 @@ func saveSlot(ctx context.Context, o *object, l *Loaded, a *slotAnswer) error {
 	return err
 }
 
-// slotJob reads what is to be saved.
+// slotJob reads the prompt whose state is to be saved.
 func (o *object) slotJob(l *Loaded) (*job, error) {
 	j := &job{loaded: l, parse: true, settings: o.settings(l.Text.Defaults)}
 	if !o.has("prompt") {

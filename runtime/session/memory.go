@@ -8,8 +8,8 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// Memory is what a language model program keeps in memory while it runs, in bytes. What a call needs for
-// a moment is not part of it.
+// Memory is the memory of a language model program while it runs, in bytes. Short-lived memory of a call is not
+// included.
 type Memory struct {
 	// Weights are the constants as the file holds them. They are read in place, for every token.
 	Weights int64
@@ -20,8 +20,8 @@ type Memory struct {
 	Position int64
 }
 
-// MeasureMemory tells the memory of a program whose context has maxSeqLen positions. FP32 keeps the float
-// buffers in float32, the other precisions in their declared dtypes.
+// MeasureMemory returns the memory of a program whose context has maxSeqLen positions. FP32 keeps the float buffers in
+// float32, the other precisions in their declared dtypes.
 func MeasureMemory(m *ir.Module, maxSeqLen int, p eval.Precision) Memory {
 	return measure(m, maxSeqLen, ir.DType.Size, func(d ir.DType) int { return eval.StateDType(d, p).Size() })
 }

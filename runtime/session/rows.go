@@ -12,9 +12,9 @@ import (
 // rowsBytes bounds the logits of one call that gives them for every position.
 const rowsBytes = 64 << 20
 
-// LoadRows is [Load] for a program whose logits are all read ([Session.Rows]), as one that is measured on a text. It
-// compiles what [AllRows] gives, in chunks whose logits take at most 64 MiB; where there is no such program, what Load
-// compiles.
+// LoadRows is [Load] for a program all of whose logits are read ([Session.Rows]), for example to score a text. It
+// compiles the result of [AllRows], in chunks whose logits take at most 64 MiB; where that does not exist, it compiles
+// what Load compiles.
 func LoadRows(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
 	model, err := recognise(m)
 	if err != nil {

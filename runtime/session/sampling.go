@@ -32,8 +32,8 @@ type Sampling struct {
 	LastN int
 	// Bias is added to the logits of these tokens; -Inf forbids one.
 	Bias map[int]float32
-	// Logprobs asks for the log-probability of each token of the answer, and TopLogprobs for those of that many most
-	// likely ones, by the logits as the program gives them.
+	// Logprobs asks for the log-probability of each token of the answer, and TopLogprobs for this number of most likely
+	// tokens, by the unchanged logits of the program.
 	Logprobs    bool
 	TopLogprobs int
 	// Mask, where it is set, is called for each draw with a mask of zeros, one bit for each token (bit t%64 of word

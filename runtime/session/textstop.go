@@ -21,8 +21,8 @@ func NewTextStop(texts []string) *TextStop {
 	return s
 }
 
-// Push takes more text of the answer and gives what is certain to stand before a stop text. When one is complete,
-// stopped is true: what Push has given in all is the answer, and it gives nothing more.
+// Push takes more text of the answer and returns the text that certainly comes before a stop text. When a stop text is
+// complete, stopped is true: all texts that Push has returned are the answer, and it returns nothing more.
 func (s *TextStop) Push(text string) (before string, stopped bool) {
 	if s.stopped {
 		return "", true
@@ -51,7 +51,7 @@ func (s *TextStop) Push(text string) (before string, stopped bool) {
 	return before, false
 }
 
-// Flush gives what was held back, at the end of an answer that no text has ended.
+// Flush returns the text that was held back, at the end of an answer that no stop text has ended.
 func (s *TextStop) Flush() string {
 	rest := s.held
 	s.held = ""

@@ -90,7 +90,8 @@ func (c *chatter) set(arg string) error {
 	return nil
 }
 
-// setOwn changes a parameter of the runtime's own sampler. want is what an error says that it should have been.
+// setOwn changes a parameter of the runtime's own sampler. want describes the values that it accepts, for error
+// messages.
 func (c *chatter) setOwn(s *session.Sampling, name, value string) (want string, err error) {
 	model := c.session.Model()
 	switch name {

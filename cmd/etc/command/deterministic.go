@@ -34,7 +34,7 @@ func (f *runFlags) undetermined(cmd *cobra.Command, args []string) string {
 	return ""
 }
 
-// answering is what answers one request: a session, or a sequence of an executor of many.
+// answering answers one request: it is a session, or a sequence of an executor for many.
 type answering interface {
 	Generate(ctx context.Context, r session.Request) (session.Answer, error)
 	Model() *session.Model

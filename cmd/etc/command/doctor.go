@@ -43,7 +43,7 @@ wrong is part of what it shows.`,
 	return cmd
 }
 
-// bitsPerWeight is what a weight takes at 4 bits in groups of 64, with a scale and a bias of 16 bits.
+// bitsPerWeight is the size of a weight at 4 bits in groups of 64, with a scale and a bias of 16 bits.
 const bitsPerWeight = 4.5
 
 // diagnosis is what --json prints. Sizes are in bytes; what the system does not say is 0 or empty.
@@ -210,7 +210,7 @@ func (d diagnosis) writeText(w io.Writer) error {
 	return t.Flush()
 }
 
-// String is "ok", or what is wrong.
+// String returns "ok" or a description of what is wrong.
 func (c check) String() string {
 	if c.OK {
 		return "ok"

@@ -176,7 +176,7 @@ func measureQuality(cmd *cobra.Command, path, checkpoint, name string) (*quality
 	return card, nil
 }
 
-// figures are a card for a page; none of none.
+// figures returns the card's figures for a page; none for a nil card.
 func (c *qualityCard) figures() []report.Figure {
 	if c == nil {
 		return nil

@@ -149,7 +149,7 @@ func readInputs(path string, f *ir.Func) ([]eval.Value, error) {
 	return inputs, nil
 }
 
-// dtypes pairs the dtypes of programs with those of safetensors.
+// dtypes pairs the dtypes of programs with the dtypes of safetensors.
 var dtypes = []struct {
 	ir   ir.DType
 	file safetensors.DType

@@ -15,8 +15,8 @@ import (
 	"github.com/etc-ml/etc/loaders"
 )
 
-// useCache lets a file take its computed weights, and the hashes of the sources, from the directory of --cache. What
-// is returned tells what it was good for, at the end.
+// useCache makes a file take computed weights, and the hashes of the sources, from the directory of --cache. The
+// function that it returns logs, at the end, how much came from there.
 func (f exportFlags) useCache(cmd *cobra.Command, file *codegen.File, c *loaders.Checkpoint) (func(), error) {
 	if f.cacheDir == "" || f.plan {
 		return func() {}, nil

@@ -32,8 +32,8 @@ func (f *exportFlags) setRecipe(cmd *cobra.Command, c *loaders.Checkpoint, o *pa
 // leastBits and mostBits bound --target-bpw: 4 bits with a scale and a bias for 128 weights, and 32 bits.
 const leastBits, mostBits = 4.25, 32
 
-// allocation is what --target-bpw asks for: 4 or 8 bits, or the weight as it is, in groups of the size that
-// is asked for, else of any size.
+// allocation returns the choices for --target-bpw: 4 bits, 8 bits or the weight as it is. The groups have the size that
+// a flag gives, else any size.
 func (f exportFlags) allocation(cmd *cobra.Command, c *loaders.Checkpoint) (passes.Recipe, *passes.Allocation, error) {
 	none := passes.Recipe{}
 	if !(f.targetBits >= leastBits && f.targetBits <= mostBits) {

@@ -23,7 +23,7 @@ func interruptibleExport(cmd *cobra.Command, f exportFlags, file *codegen.File) 
 // beforeWriting is called before a program is written. Tests set it.
 var beforeWriting = func(ctx context.Context, _ *codegen.File) context.Context { return ctx }
 
-// exportError gives an error of writing its kind: an export that is not the one to go on with is wrong usage.
+// exportError gives an error of writing its kind: trying to resume another export is wrong usage.
 func exportError(err error) error {
 	if changed := (*codegen.ChangedError)(nil); errors.As(err, &changed) {
 		return usageError{err}

@@ -142,8 +142,8 @@ func (f writeFlags) bound(cmd *cobra.Command, file *codegen.File, l *codegen.Lay
 	return nil
 }
 
-// prepare is what comes before writing: the bounds of memory, or instead of writing the plan. It reports
-// whether that is all.
+// prepare does what comes before writing: it sets the bounds of memory, or prints the plan. It reports whether nothing
+// is to be written.
 func (f exportFlags) prepare(cmd *cobra.Command, file *codegen.File, m *ir.Module, weights *passes.Report) (bool,
 	error) {
 	file.Jobs = f.jobs

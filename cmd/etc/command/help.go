@@ -114,7 +114,7 @@ func reflow(text string, width int) string {
 	return strings.Join(out, "\n\n")
 }
 
-// wrap breaks a text between words so that no line has more than width columns, but for longer words.
+// wrap breaks a text between words into lines of at most width columns. Only a longer word makes a longer line.
 func wrap(text string, width int) string {
 	var b strings.Builder
 	column := 0

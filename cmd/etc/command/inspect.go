@@ -168,7 +168,7 @@ type inspection struct {
 	Build *buildRecord `json:"build,omitempty"`
 }
 
-// recordOf is the build record of a program, nil where it has none that can be read; etc verify tells why.
+// recordOf returns the build record of a program, or nil where it has none that can be read; etc verify says why.
 func recordOf(p *program.Program) *buildRecord {
 	r, err := readRecord(p)
 	if err != nil {

@@ -114,8 +114,8 @@ type languageModel struct {
 	need    int64 // bytes that it takes with one session
 }
 
-// loadModel opens a file and compiles its forward by load; what is no language model is an invalid file. taken is the
-// memory of other models of the command, in bytes; what does not fit beside them is refused.
+// loadModel opens a file and compiles its forward with load. A file that is not a language model is an invalid file.
+// taken is the memory of the command's other models, in bytes; a model that does not fit beside them is refused.
 func loadModel(path string, e engine.Engine, o engine.Options,
 	load func(*ir.Module, engine.Engine, engine.Options) (*session.Model, error), taken int64) (*languageModel, error) {
 	p, err := openProgram(path)
@@ -140,7 +140,7 @@ func loadModel(path string, e engine.Engine, o engine.Options,
 // loadError is an error of loading a program: of the file, unless the device is not there.
 func loadError(path string, err error) error { return execution.LoadError(path, err) }
 
-// openLanguage opens a program that is a language model, and gives its forward method and what is known of it.
+// openLanguage opens a program that is a language model, and returns its forward method and its description.
 func openLanguage(path string) (p *program.Program, m *ir.Module, d session.Description, err error) {
 	if p, err = openProgram(path); err != nil {
 		return nil, nil, d, err

@@ -158,7 +158,7 @@ func promptTokens(cmd *cobra.Command, args []string, f runFlags, text *text) (to
 	return tokens, text.PromptEnd(prompt.Question(f.system, question), tokens), nil
 }
 
-// checkCombinations refuses flags that have no use beside others.
+// checkCombinations refuses flags that have no effect together with others.
 func checkCombinations(cmd *cobra.Command, args []string, f runFlags) error {
 	sources := 0
 	for _, given := range []bool{len(args) > 1, cmd.Flags().Changed("prompt"), f.promptFile != "",

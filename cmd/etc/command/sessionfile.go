@@ -35,8 +35,8 @@ const (
 	sessionChecksum  = "etc.checksum" // SHA-256 of the rest, in hexadecimal
 )
 
-// programID tells programs apart: a hash of the names, sizes and first bytes of all named data, and of the
-// build record, which has the hashes of what the weights were made of.
+// programID identifies a program: a hash of the names, sizes and first bytes of all named data, and of the build
+// record, which has the hashes of the weights' sources.
 func programID(p *program.Program) string {
 	h := sha256.New()
 	for _, n := range p.File.NamedData() {
@@ -60,7 +60,7 @@ func sessionOptions(t *text) outfile.Options {
 	return outfile.Options{Kind: outfile.Session, Inputs: []string{t.File}, Private: true}
 }
 
-// keepSession writes a conversation to a file and gives what it wrote.
+// keepSession writes a conversation to a file and returns the saved state.
 func keepSession(path string, t *text, c *chat.Conversation) (*chat.Saved, error) {
 	saved, err := c.Save()
 	if err != nil {
@@ -164,7 +164,7 @@ func loadSession(path string, t *text, m *session.Model, c *chat.Conversation) e
 	return err
 }
 
-// readSession is loadSession, and gives what it read.
+// readSession is loadSession that also returns what it has read.
 func readSession(path string, t *text, m *session.Model, c *chat.Conversation) (*chat.Saved, error) {
 	saved, err := decodeSession(path, t, m)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/etc-ml/etc/runtime/session"
 )
 
-// lockSession keeps other processes from the session of a file until unlock is called: two that go on with one chat
-// would each lose the turns of the other.
+// lockSession locks a session file against other processes until unlock is called: of two that continue one chat, each
+// would lose the other's turns.
 func lockSession(path string) (unlock func() error, err error) {
 	if _, err := os.Stat(path); err == nil {
 		if err := checkIsSession(path); err != nil {

@@ -24,7 +24,7 @@ import (
 const (
 	statementSuffix = ".root"
 	signatureSuffix = ".root.minisig"
-	// maxSideFile bounds what is read of either.
+	// maxSideFile bounds the bytes that are read of either file.
 	maxSideFile = 64 << 10
 )
 

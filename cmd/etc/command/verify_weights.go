@@ -18,8 +18,8 @@ import (
 
 // weightsResult is the result of etc verify --weights.
 type weightsResult struct {
-	// Pieces is the number of weights and texts that have a hash, Bytes how much has been read: the whole file but for
-	// the build record.
+	// Pieces is the number of weights and texts that have a hash. Bytes is the number of bytes read: the whole file
+	// except for the build record.
 	Pieces int   `json:"pieces"`
 	Bytes  int64 `json:"bytes"`
 }

@@ -166,8 +166,8 @@ func (a *Activations) Gather(src *Activations, rows []int32, lo, hi int) {
 	}
 }
 
-// codeBlock is the number of codes of which those at even places come before those at odd places. 8-bit
-// weights take codes in their order.
+// codeBlock returns the size of the blocks of codes in which those at even places come before those at odd places.
+// Products with 8-bit weights need the codes in their order.
 func (a *Activations) codeBlock() int {
 	switch {
 	case a.layout.Format == Q8:

@@ -44,7 +44,7 @@ func q8Scale(group []float32) uint16 {
 	return uint16((math.Float32bits(float32(math.Float32frombits(high)*(1.0/127))) + 0xffff) >> 16)
 }
 
-// FromQ8 reads len(dst)/width rows that lie one behind the other.
+// FromQ8 decodes len(dst)/width contiguous rows.
 func FromQ8(dst []float32, src []byte, width int) {
 	if width <= 0 || len(dst)%width != 0 || len(src) != len(dst)/width*Q8RowBytes(width) {
 		panic(fmt.Sprintf("kernel: FromQ8: %d numbers of rows of %d in %d bytes", len(dst), width, len(src)))

@@ -2,5 +2,5 @@
 
 package kernel
 
-// native has no levels besides generic here.
+// native returns no levels: here there is only generic.
 func native() []*implementation { return nil }

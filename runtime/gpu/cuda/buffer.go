@@ -128,7 +128,7 @@ func (b *buffer) Read(offset int, to []byte) error {
 	return err
 }
 
-// fetch is what lies at from when an event of the ring is past, or when word was written.
+// fetch is a read of the bytes at from, which are valid when an event of the ring has passed, or when word was written.
 type fetch struct {
 	device *gpu
 	place  int

@@ -19,7 +19,8 @@ const (
 	cublasDefaultAlgorithm         = -1
 )
 
-// workspaceBytes is what cuBLAS wants on Hopper; a graph must not let it allocate.
+// workspaceBytes is the workspace that cuBLAS needs on Hopper. It is allocated in advance, since a graph must not
+// allocate.
 const workspaceBytes = 64 << 20
 
 // cublas is cuBLAS with a handle. Its calls are captured on a stream of its own.

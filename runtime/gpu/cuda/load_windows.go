@@ -22,10 +22,10 @@ func findSymbol(library uintptr, name string) (uintptr, error) {
 	return syscall.GetProcAddress(syscall.Handle(library), name)
 }
 
-// bareNames are what the system's loader is asked for: nothing, the names carry versions and are searched for.
+// bareNames returns no names: on Windows they contain versions and have to be searched for.
 func bareNames(string) []string { return nil }
 
-// libraryFolders are where the toolkit's libraries lie: its own folder, then those of PATH.
+// libraryFolders returns the folders in which the toolkit's libraries may be: its own folder, then those of PATH.
 func libraryFolders() []string {
 	var out []string
 	if toolkit := os.Getenv("CUDA_PATH"); toolkit != "" {

@@ -80,7 +80,7 @@ type Buffer interface {
 	// of that may read or write these bytes; the zeros of a new buffer count as submitted. What is submitted afterwards
 	// finds them there, and not one copy stands between it and what runs.
 	Place(offset int, from []byte) error
-	// Read waits for what was submitted and gives the bytes at an offset.
+	// Read waits for everything submitted and reads the bytes at an offset.
 	Read(offset int, to []byte) error
 	// Fetch asks for at most 4096 bytes at an offset as they are after what was submitted so far, without
 	// waiting: later sequences can be submitted before Bytes is called, provided that they do not write there.
@@ -110,7 +110,7 @@ type Library interface {
 	Close() error
 }
 
-// Kernel is what a dispatch runs; only the device that made it can use it.
+// Kernel is a compiled kernel for dispatches; only the device that made it can use it.
 type Kernel interface {
 	// Name is the kernel's in the source.
 	Name() string

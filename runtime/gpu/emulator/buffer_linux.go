@@ -13,8 +13,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
-// buffer is memory that ends, but for the rest to a multiple of 16, at a page that cannot be touched; or
-// memory of the caller.
+// buffer is memory whose end, rounded up to a multiple of 16, is followed by a page that cannot be accessed; or memory
+// of the caller.
 type buffer struct {
 	device  *emulator
 	memory  []byte

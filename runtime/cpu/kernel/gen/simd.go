@@ -12,8 +12,8 @@ type operand interface{ isOperand() }
 func (vec) isOperand()      {}
 func (constant) isOperand() {}
 
-// simd writes one function on vectors of float32 for some instruction set. Constants are in memory or held in
-// registers, as the instruction set has it.
+// simd writes one function on vectors of float32 for an instruction set. Constants are in memory or in registers,
+// whichever the instruction set prefers.
 type simd interface {
 	function() *function
 	lanes() int

@@ -18,13 +18,13 @@ import (
 type Library struct {
 	// Path is the file that was loaded; it is gone, but its name still finds it.
 	Path string
-	// Live counts what was made and not given up.
+	// Live returns the number of objects that were made and not destroyed.
 	Live func() int32
 	// Programmatic counts the edges of graphs that let a kernel start early.
 	Programmatic func() int32
-	// Complaints are lines: what was wrong since Reset.
+	// Complaints returns lines that say what was wrong since Reset.
 	Complaints func() string
-	// Reset forgets complaints, errors of kernels, and what was left by a program that ended in one.
+	// Reset clears complaints, errors of kernels, and what a program left that ended with an error.
 	Reset func()
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
-// Libraries are the paths of what is loaded.
+// Libraries are the paths of the libraries that are loaded.
 type Libraries struct {
 	ObjectiveC, Metal string
 	// Others must be loaded too.

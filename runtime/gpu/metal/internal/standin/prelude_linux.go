@@ -38,7 +38,7 @@ func emulated(prelude string) (string, error) {
 		"") + threadgroupMemory, nil
 }
 
-// vocabulary is what the prelude for Metal takes from Metal's headers, and the emulator's prelude lacks.
+// vocabulary has the names that the prelude for Metal takes from Metal's headers and the emulator's prelude lacks.
 const vocabulary = `
 namespace metal {
 struct simd_vote { typedef ulong vote_t; };

@@ -19,7 +19,7 @@ type Library struct {
 	Path string
 	// Live counts the objects that were made and not given up.
 	Live func() int32
-	// Complaints are lines: what was wrong since Reset.
+	// Complaints returns lines that say what was wrong since Reset.
 	Complaints func() string
 	// Reset forgets complaints and settings.
 	Reset func()
@@ -41,8 +41,7 @@ const (
 	LargestBuffer
 	// NoCopy is 0 where memory cannot be wrapped.
 	NoCopy
-	// SimdgroupWidth and StaticMemory are what every pipeline says of itself: 32 threads and no bytes unless they are
-	// set.
+	// SimdgroupWidth and StaticMemory are the properties of every pipeline: 32 threads and 0 bytes unless they are set.
 	SimdgroupWidth
 	StaticMemory
 )
