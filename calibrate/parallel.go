@@ -18,7 +18,7 @@ func serially(n int, f func(i int)) {
 	}
 }
 
-// workers is an eachFunc of so many workers.
+// workers returns an eachFunc that runs on count goroutines.
 func workers(count int) eachFunc {
 	return func(n int, f func(i int)) {
 		if n < 2 || count < 2 {
