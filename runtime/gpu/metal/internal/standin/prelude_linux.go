@@ -21,11 +21,11 @@ var (
 // which every name that the prelude for Metal defines has another. So all of that prelude runs, but for its threadgroup
 // memory.
 func emulated(prelude string) (string, error) {
-	headers, _, ok := strings.Cut(kernels.Prelude(kernels.CPU), "// What all targets share.")
+	headers, _, ok := strings.Cut(kernels.Prelude(kernels.CPU), kernels.SharedPrelude)
 	if !ok {
 		return "", errors.New("the prelude for the emulator does not end where all targets share theirs")
 	}
-	own, _, _ := strings.Cut(prelude, "// What all targets share.")
+	own, _, _ := strings.Cut(prelude, kernels.SharedPrelude)
 	var rename, restore strings.Builder
 	for _, m := range helper.FindAllStringSubmatch(own, -1) {
 		fmt.Fprintf(&rename, "#define %s emulated_%[1]s\n", m[1])
