@@ -138,7 +138,7 @@ func (m *Model) compile(path string, e engine.Engine, options engine.Options, o 
 	return nil
 }
 
-// longQueue is how many answers may wait: as many as a program asks for.
+// longQueue is the most answers that may wait. It is so large that a program does not reach it in practice.
 const longQueue = 1 << 20
 
 // cacheMemory chooses the memory for states in bytes, and measures what one sequence takes. A call verifies so many

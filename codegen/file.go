@@ -64,9 +64,9 @@ type Record struct {
 	Key string
 	// Bytes is the text of the record; the fields in it may have any content.
 	Bytes []byte
-	// Fields are the parts of the record that have to be computed, such as the hashes of the sources, in the order of
-	// the constants. Workers compute them while they write the constants nearby, so that bytes that are needed twice
-	// are read from the disk once.
+	// Fields are the parts of the record that have to be computed, such as the hashes of the sources. Their offsets
+	// ascend, and they do not overlap. Fields that read sources stand in the order of the constants: workers compute
+	// them while they write the constants nearby, so that the disk is read once for both.
 	Fields []Field
 }
 

@@ -38,10 +38,10 @@ type Builder struct {
 // Fail panics with a [BuildError].
 func (b *Builder) Fail(format string, args ...any) { panic(BuildError{fmt.Errorf(format, args...)}) }
 
-// Op appends an operation. attrs is a pointer to its attribute struct, or nil for the defaults; the
-// operands are, in the order of the definition: *Value, Arg, int, int64 or float64 for plain operands,
-// []*Value, []Arg, or []any of those for lists, nil for an absent optional one. Trailing optional
-// operands may be left out.
+// Op appends an operation. attrs points to its attribute struct; nil stands for the defaults. The operands come in the
+// order of the definition. A plain operand is a *Value, Arg, int, int64 or float64. A list is a []*Value, []Arg,
+// []int64, or []any of plain operands. nil stands for an absent optional operand. The caller may leave out optional
+// operands at the end. Op panics with a [BuildError] where the operands do not fit.
 func (b *Builder) Op(name string, attrs any, operands ...any) *Op {
 	return b.BufferOp(name, nil, attrs, operands...)
 }

@@ -38,7 +38,8 @@ func inferFull(c *Inference) ([]Type, error) {
 	return created(Attrs[DTypeAttrs](c.Op).ScalarType, shape)
 }
 
-// created is a tensor that an op makes from numbers in the program.
+// created returns the result type of an operation that makes a tensor from numbers in the program, as full and arange
+// do. It refuses dtypes and shapes that the delegate does not take.
 func created(d DType, shape []*Expr) ([]Type, error) {
 	if err := checkDType("scalar_type", d); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package ir
 
-// The operations in this file are products and normalizations of one engine, with what stands around them in a block.
+// The operations in this file are products and normalizations of the GPU engine, together with the operations before
+// and behind them that the same kernel computes.
 
 // MatvecAttrs are the attributes of a product of a few rows. With Norm, rows are normalized first: x/√(mean(x²) + Eps)
 // · weight, where weight is the operand norm, if there is one. If Cap is not 0, results are soft-capped: Cap·tanh(y /

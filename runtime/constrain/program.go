@@ -67,7 +67,8 @@ func (s *source) add(name string) int32 {
 	return int32(len(s.bodies) - 1)
 }
 
-// compileProgram makes an automaton of the rules. It refuses left recursion and a language without any string.
+// compileProgram makes an automaton of the rules. It refuses left recursion, a language without any string, and rules
+// that are too large.
 func compileProgram(s *source) (*program, error) {
 	b := &builder{}
 	for i, name := range s.names {

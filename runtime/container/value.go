@@ -224,8 +224,9 @@ func isPermutation(order []byte, n int) bool {
 	return len(order) == n
 }
 
-// parseTensorData finds what a tensor holds from the start: in another file, in the segment of constants or,
-// in old files, in the program for a constant; in the segments of mutable data for planned memory.
+// parseTensorData finds the initial contents of a tensor. They may lie in another file. Those of a constant lie in the
+// segment of constants, or in the program itself in old files. Those of planned memory lie in the segments of mutable
+// data.
 func (f *File) parseTensorData(x *program.Tensor, t *Tensor, field string) error {
 	offset, index := int64(x.Table().Pos), uint64(x.DataBufferIdx())
 	wrong := func(format string, args ...any) error {

@@ -2,7 +2,8 @@ package template
 
 import "fmt"
 
-// Kind is the sort of an error: the name of the exception that Python or jinja2 raises in the same place.
+// Kind is the sort of an error. It is the name of the exception that Python or jinja2 raises in the same place, except
+// for LimitError and NotSupported, which only this package has.
 type Kind string
 
 // The kinds of errors.

@@ -37,9 +37,10 @@ func (m Matrices) directTiles(machine Machine, n, rows int) (out []Tile) {
 	return out
 }
 
-// directCost is about what a tile takes, in columns that a simdgroup multiplies one after another: its own part, and
-// what it takes to begin and to add up, times the threadgroups that a multiprocessor has one after another. On an H100
-// it finds the fastest tile of Qwen's and Gemma's products of 8 and 32 rows, or one that takes 5 % more.
+// directCost estimates the time of a tile. Its unit is the time in which a simdgroup multiplies one column. A simdgroup
+// multiplies its part of the columns, and takes as long as for 256 more to begin and to add up. A multiprocessor runs
+// threadgroups at the same time as far as it has registers, and the others one after another. On an H100 the estimate
+// finds the fastest tile for Qwen's and Gemma's products of 8 and 32 rows, or one that takes 5 % more.
 func (m Matrices) directCost(machine Machine, t Tile, n, rows int) int {
 	simdgroups := 12 // of a multiprocessor at a time, see DIRECT_BOUND in prelude/direct.h
 	if t.BM == 8 {

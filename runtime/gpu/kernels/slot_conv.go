@@ -2,8 +2,9 @@ package kernels
 
 import "fmt"
 
-// SlotConv is a Conv in a call of several sequences, each with its state in a slot of a pool: the operation slot_conv.
-// Rows are rounded to the dtype of the state before later rows see them. Reset is NoReset.
+// SlotConv is a Conv in a call of several sequences. Each sequence has its state in a slot of a pool. It is the
+// operation slot_conv. The kernel rounds each row of x to the dtype of the state before later rows read it. The caller
+// leaves Reset at NoReset: a sequence whose entry reads no slot (-1) starts from zeros.
 type SlotConv struct {
 	Conv
 	// Entries is the number of sequences that the table has room for.

@@ -6,8 +6,9 @@ import (
 	"math"
 )
 
-// SlotDelta is a Delta in a call of several sequences, each with its state in a slot of a pool: the operation
-// slot_delta_rule. A state in bf16 is rounded after every row. Reset is NoReset.
+// SlotDelta is a Delta in a call of several sequences. Each sequence has its state in a slot of a pool. It is the
+// operation slot_delta_rule. A state in bf16 is rounded after every row. The caller leaves Reset at NoReset: a sequence
+// whose entry reads no slot (-1) starts from zeros.
 type SlotDelta struct {
 	Delta
 	// Entries is the number of sequences that the table has room for.
