@@ -49,6 +49,13 @@ func newClient(o Options) (*client, error) {
 	return c, nil
 }
 
+// close closes the connections that wait for more requests, unless they are of a transport that the caller gave.
+func (c *client) close() {
+	if c.options.Transport == nil {
+		c.http.CloseIdleConnections()
+	}
+}
+
 // redirect keeps the token at the endpoint's host: net/http keeps it for subdomains and other ports too. A request for
 // the description of a file ends at a redirect to another host, whose answer has all that is asked for.
 func (c *client) redirect(next *http.Request, via []*http.Request) error {

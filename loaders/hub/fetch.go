@@ -33,6 +33,7 @@ func Fetch(ctx context.Context, r Repo, o Options) (dir string, err error) {
 	if f.client, err = newClient(o); err != nil {
 		return "", err
 	}
+	defer f.client.close()
 	if known, ok := f.cache.commit(r.Revision); ok && (o.Offline || known == r.Revision) {
 		if problem := f.complete(known); problem == nil {
 			return f.cache.snapshot(known), nil
