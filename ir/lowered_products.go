@@ -74,25 +74,29 @@ type GatedNormAttrs struct {
 }
 
 // PrepareAttrs say how rows are brought into the form that tiled products take: normalized where Norm is set, and
-// rounded to bf16 unless they are Exact.
+// rounded to bf16 unless they are Exact. If Packed is not 0, they are packed for products with the same Packed: so many
+// eights of rows together.
 type PrepareAttrs struct {
-	Norm  bool
-	Eps   float32
-	Exact bool
+	Norm   bool
+	Eps    float32
+	Exact  bool
+	Packed int
 }
 
 // MatmulAttrs are the attributes of a tiled product. Exact computes in f32 throughout. If Cap is not 0, results are
-// soft-capped: Cap·tanh(y / Cap).
+// soft-capped: Cap·tanh(y / Cap). Packed is that of the operation prepare that gives x.
 type MatmulAttrs struct {
-	Exact bool
-	Cap   float32
+	Exact  bool
+	Cap    float32
+	Packed int
 }
 
 // MatmulGLUAttrs are the attributes of a gated pair of tiled products. Activation, one of [Activations], is applied to
-// the gate.
+// the gate. Packed is that of the operation prepare that gives x.
 type MatmulGLUAttrs struct {
 	Exact      bool
 	Activation string
+	Packed     int
 }
 
 // ended is a product with what follows it: a sum, or a bound.

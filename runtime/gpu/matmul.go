@@ -24,8 +24,8 @@ func bindPrepare(b *binder) bool {
 	if !a.Exact {
 		v.format = bf16
 	}
-	v.slot = b.scratch(v.format.size() * x.len())
-	rows, p := x.len()/width, kernels.Prepare{K: width, Exact: a.Exact}
+	rows, p := x.len()/width, kernels.Prepare{K: width, Exact: a.Exact, Packed: a.Packed}
+	v.slot, v.packed = b.scratch(v.format.size()*p.Size(rows)), a.Packed
 	args := kernels.MatMulPrepareArguments[operand]{X: bytesOf(x), Y: bytesOf(v), Step: b.stepAt(rows, nil)}
 	p.Norm, p.Eps, args.Norm = norm.vectors()
 	b.Values[b.Op.Result()] = v
@@ -34,13 +34,17 @@ func bindPrepare(b *binder) bool {
 }
 
 // preparedRows is operand x, rows of a width, as prepare has made it.
-func (b *binder) preparedRows(width int, exact bool) (x operand, ok bool) {
+func (b *binder) preparedRows(width int, exact bool, packed int) (x operand, ok bool) {
 	v := b.Input("x")
 	if v != nil && exact {
 		v = b.floats("x")
 	}
-	if v == nil || v.place != onDevice || !v.isDense() || (v.format == f32) != exact || v.len()%width != 0 {
+	if v == nil || v.place != onDevice || !v.isDense() || (v.format == f32) != exact || v.len()%width != 0 ||
+		v.packed != packed {
 		return x, false
+	}
+	if packed > 0 {
+		return whole(v.slot), true
 	}
 	return bytesOf(v), true
 }
@@ -52,7 +56,7 @@ func bindMatmul(b *binder) bool {
 	if w == nil || !ok {
 		return false
 	}
-	x, ok := b.preparedRows(k.K, k.Exact)
+	x, ok := b.preparedRows(k.K, k.Exact, k.Packed)
 	extra, ok2 := b.extra(k.Epilogue, 0, rows, k.N)
 	out := b.result(0, nil)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
@@ -68,7 +72,7 @@ func bindMatmulGLU(b *binder) bool {
 	if p == nil || !ok {
 		return false
 	}
-	x, ok := b.preparedRows(k.K, k.Exact)
+	x, ok := b.preparedRows(k.K, k.Exact, k.Packed)
 	out := b.result(0, nil)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
 	return ok && out != nil && offer(b, "matmul glu", k.Tiles(b.x.exe.machine, rows), of, p.size,
@@ -108,7 +112,7 @@ func bindLibraryProduct(b *binder) bool {
 	} else {
 		return false
 	}
-	x, ok := b.preparedRows(dims[1], false)
+	x, ok := b.preparedRows(dims[1], false, 0)
 	if !ok {
 		return false
 	}

@@ -27,6 +27,7 @@ type compiler struct {
 	cache   string // "" for none
 
 	transfers bool // whether it knows bulk copies to threadgroup memory: Hopper's code and CUDA 12
+	groups    bool // whether four simdgroups multiply together (wgmma), which Hopper alone knows
 }
 
 // nvrtc is NVRTC's library, loaded once.
@@ -70,6 +71,7 @@ func newCompiler(cache string, major, minor int) (*compiler, error) {
 	}
 	c.binary = binary
 	c.transfers = version[0] >= 12 && architecture >= 90
+	c.groups = c.transfers && architecture == 90 && binary
 	c.options = append([]string{"--gpu-architecture=" + name}, kernels.NVRTCOptions...)
 	c.cache = artifact.Dir(c.cache)
 	if c.cache != "" && os.MkdirAll(c.cache, 0o700) != nil {

@@ -118,6 +118,7 @@ func (d *gpu) start(attribute map[uintptr]int) error {
 		d.info.TransferMemory, d.info.TransferLeast = max(0, attribute[attributeMostSharedMemory]-staticMemory),
 			transferLeast
 	}
+	d.info.Groups = d.compiler.groups
 	return nil
 }
 

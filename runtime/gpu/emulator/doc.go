@@ -23,6 +23,8 @@ type Options struct {
 	TransferMemory int
 	// TransferLeast is device.Info's.
 	TransferLeast int
+	// Groups is that of kernels.Machine.
+	Groups bool
 	// Cores is the number of multiprocessors that it says it has, 0 for as many as the machine has processors.
 	Cores int
 	// Cache is the folder of compiled kernels, "" for the user's.

@@ -878,7 +878,7 @@ var logprobsPartSignature = Signature{Kernels: []string{"logprobs_part"}, Argume
 	{Name: "sums", Type: "float", Written: true},
 }}
 
-// MatMulArguments are the buffers of the kernels matmul, matmul_direct, in order.
+// MatMulArguments are the buffers of the kernels matmul, matmul_direct, matmul_packed, in order.
 type MatMulArguments[T comparable] struct {
 	W     WeightArguments[T]
 	X     T // MATMUL_T
@@ -887,14 +887,14 @@ type MatMulArguments[T comparable] struct {
 	Step  T // int
 }
 
-// Signature is what the text of the kernels matmul, matmul_direct declares.
+// Signature is what the text of the kernels matmul, matmul_direct, matmul_packed declares.
 func (MatMulArguments[T]) Signature() *Signature { return &matMulSignature }
 
 func (a MatMulArguments[T]) values() []T {
 	return []T{a.W.Data, a.W.Scales, a.W.Biases, a.X, a.Extra, a.Y, a.Step}
 }
 
-var matMulSignature = Signature{Kernels: []string{"matmul", "matmul_direct"}, Arguments: []Argument{
+var matMulSignature = Signature{Kernels: []string{"matmul", "matmul_direct", "matmul_packed"}, Arguments: []Argument{
 	{Name: "w", Type: "uint"},
 	{Name: "scales", Type: "WEIGHT_SCALE"},
 	{Name: "biases", Type: "WEIGHT_SCALE"},
@@ -904,7 +904,7 @@ var matMulSignature = Signature{Kernels: []string{"matmul", "matmul_direct"}, Ar
 	{Name: "step", Type: "int"},
 }}
 
-// MatMulGLUArguments are the buffers of the kernels matmul_glu, matmul_direct_glu, in order.
+// MatMulGLUArguments are the buffers of the kernels matmul_glu, matmul_direct_glu, matmul_packed_glu, in order.
 type MatMulGLUArguments[T comparable] struct {
 	W0   WeightArguments[T]
 	W1   WeightArguments[T]
@@ -913,14 +913,14 @@ type MatMulGLUArguments[T comparable] struct {
 	Step T // int
 }
 
-// Signature is what the text of the kernels matmul_glu, matmul_direct_glu declares.
+// Signature is what the text of the kernels matmul_glu, matmul_direct_glu, matmul_packed_glu declares.
 func (MatMulGLUArguments[T]) Signature() *Signature { return &matMulGLUSignature }
 
 func (a MatMulGLUArguments[T]) values() []T {
 	return []T{a.W0.Data, a.W0.Scales, a.W0.Biases, a.W1.Data, a.W1.Scales, a.W1.Biases, a.X, a.Y, a.Step}
 }
 
-var matMulGLUSignature = Signature{Kernels: []string{"matmul_glu", "matmul_direct_glu"}, Arguments: []Argument{
+var matMulGLUSignature = Signature{Kernels: []string{"matmul_glu", "matmul_direct_glu", "matmul_packed_glu"}, Arguments: []Argument{
 	{Name: "w0", Type: "uint"},
 	{Name: "scales0", Type: "WEIGHT_SCALE"},
 	{Name: "biases0", Type: "WEIGHT_SCALE"},
@@ -1627,8 +1627,10 @@ var signatures = map[string]*Signature{
 	"logprobs_part":         &logprobsPartSignature,
 	"matmul":                &matMulSignature,
 	"matmul_direct":         &matMulSignature,
+	"matmul_packed":         &matMulSignature,
 	"matmul_glu":            &matMulGLUSignature,
 	"matmul_direct_glu":     &matMulGLUSignature,
+	"matmul_packed_glu":     &matMulGLUSignature,
 	"matmul_prepare":        &matMulPrepareSignature,
 	"matvec":                &matVecSignature,
 	"stream":                &matVecSignature,

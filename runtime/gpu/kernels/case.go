@@ -452,6 +452,11 @@ func (c *Case) wantAmong(b *Buffer, bound Bounds, at []int, rows, n, stride int)
 	return values
 }
 
+// wantAt adds the expectation of the elements of b from first on.
+func (c *Case) wantAt(b *Buffer, bound Bounds, first int, values []float32) {
+	c.wants = append(c.wants, Want{b, first, b.DType, values, bound})
+}
+
 // wantInts adds the expectation that b begins with these integers.
 func (c *Case) wantInts(b *Buffer, values []int32) {
 	want := c.want(b, Bounds{}, len(values))

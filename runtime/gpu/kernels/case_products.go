@@ -1,5 +1,7 @@
 package kernels
 
+import "sync"
+
 // caseRows is the minimum number of rows of a product that a self-test computes.
 const caseRows = 24
 
@@ -140,7 +142,34 @@ func (m Matrices) newCase(l *Launch, tile Tile, s Sizes) (c *Case, at []int, x *
 		at, l.Groups[vectors] = []int{0, 5, tile.BM/2 + 2, tile.BM - 1, tile.BM + 2}, 2
 	}
 	d, bound := m.tiled()
+	if m.Packed > 0 {
+		return c, at, c.packed(Prepare{K: m.K, Packed: m.Packed}, at), bound
+	}
 	return c, at, c.sparse(d, at, c.Tokens, m.K, m.K), bound
+}
+
+// packed adds the packed vectors of a product, of which those in at contain random numbers. Its Values are these
+// vectors as rows.
+func (c *Case) packed(p Prepare, at []int) *Buffer {
+	r := c.seed()
+	b := c.add(BF16, p.Size(c.Tokens), Given)
+	b.values = sync.OnceValue(func() []float32 {
+		rows := make([]float32, len(at)*p.K)
+		for i := range rows {
+			rows[i] = BF16.store((r.Float32()*2 - 1) * 1.75)
+		}
+		return rows
+	})
+	b.raw = func() []byte {
+		rows, all := b.values(), make([]float32, p.Size(c.Tokens))
+		for i, t := range at {
+			for k := range p.K {
+				all[p.at(t, k)] = rows[i*p.K+k]
+			}
+		}
+		return BF16.Bytes(all)
+	}
+	return b
 }
 
 // tiled returns the dtype of the vectors and the bounds of the results of tiled products. CUDA and the reference
@@ -197,8 +226,23 @@ func (p Prepare) newCase(s Sizes) *Case {
 	if p.Exact {
 		d, bound = F32, Bounds{1e-6, sums(1)}
 	}
-	x, norm, y := c.random(F32, c.Tokens*p.K), c.norm(p.Norm, p.K), c.out(d, c.Tokens*p.K)
+	x, norm, y := c.random(F32, c.Tokens*p.K), c.norm(p.Norm, p.K), c.out(d, p.Size(c.Tokens))
 	c.run(l, MatMulPrepareArguments[*Buffer]{X: x, Norm: norm, Y: y, Step: c.step()})
-	c.reference = func() { p.Reference(x.Values(), norm.Values(), c.want(y, bound, c.Tokens*p.K)) }
+	c.reference = func() {
+		if p.Packed == 0 {
+			p.Reference(x.Values(), norm.Values(), c.want(y, bound, c.Tokens*p.K))
+			return
+		}
+		all, rows := make([]float32, p.Size(c.Tokens)), p.Packed*8 // the vectors stand between places that nobody writes
+		p.Reference(x.Values(), norm.Values(), all)
+		for t := range c.Tokens {
+			for k := 0; k < p.K; k += packedColumns {
+				for piece := range packedColumns / 8 {
+					first := p.at(t/rows*rows, k) + (piece*rows+t%rows)*8
+					c.wantAt(y, bound, first, all[first:first+8])
+				}
+			}
+		}
+	}
 	return c
 }

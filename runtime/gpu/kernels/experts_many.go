@@ -107,7 +107,7 @@ func (e ManyExperts) launch(m Matrices, t Tile, product string, planes, n, token
 	}
 	return Launch{
 		File: file, Kernel: kernel,
-		Defines: append(m.tileDefines(t), define("EXPERTS_TOP", e.Top, "EXPERTS_N", n, "EXPERTS_ACTIVATION",
+		Defines: append(m.tileDefines(t, 1), define("EXPERTS_TOP", e.Top, "EXPERTS_N", n, "EXPERTS_ACTIVATION",
 			int(e.Activation))...),
 		Groups: [3]int{ceil(n*planes, t.BN), e.MaxTiles(t, tokens), 1}, Threads: [3]int{t.threads(), 1, 1},
 	}, nil

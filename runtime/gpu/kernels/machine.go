@@ -13,4 +13,7 @@ type Machine struct {
 	// faster. It holds for products among the kernels of a model; a single product on its own gains from a smaller size
 	// on. From a sixteenth of it on, codes may be kept resident.
 	TransferLeast int
+	// Groups says that four simdgroups together multiply numbers in registers with numbers in threadgroup memory at the
+	// full speed of the device (port_group_multiply in prelude/common.h).
+	Groups bool
 }

@@ -7,11 +7,15 @@ import (
 
 // Tile is how a tiled product is divided: a threadgroup of WM·WN simdgroups makes BM × BN results, of BK columns that
 // stand in threadgroup memory at a time. Where BK is 0 none do: every simdgroup reads the weights that it multiplies,
-// and there are Split simdgroups in the place of one, which share its columns; 0 is 1.
-type Tile struct{ BM, BN, BK, WM, WN, Split int }
+// and there are Split simdgroups in the place of one, which share its columns; 0 is 1. Stages and Ahead are of packed
+// vectors only: see matmul_packed.go.
+type Tile struct{ BM, BN, BK, WM, WN, Split, Stages, Ahead int }
+
+// packed reports whether the vectors are packed.
+func (t Tile) packed() bool { return t.Stages > 0 }
 
 // direct reports whether nothing stands in threadgroup memory.
-func (t Tile) direct() bool { return t.BK == 0 }
+func (t Tile) direct() bool { return t.BK == 0 && !t.packed() }
 
 // split is the number of simdgroups that share columns.
 func (t Tile) split() int { return max(t.Split, 1) }
@@ -20,7 +24,7 @@ func (t Tile) split() int { return max(t.Split, 1) }
 // Without weights in threadgroup memory, threadgroups that read the same ones run one behind the other, so that they
 // are in a cache.
 func (t Tile) dimensions() (columns, vectors int) {
-	if t.direct() {
+	if t.direct() || t.packed() {
 		return 1, 0
 	}
 	return 0, 1
@@ -41,6 +45,8 @@ type Matrices struct {
 	Exact bool
 	// Half says that results are written in bf16, not in f32.
 	Half bool
+	// Packed is the number of eights of vectors that Prepare packs together: 4, 8 or 16; 0 where vectors are rows.
+	Packed int
 }
 
 // MatMul is y = x·Wᵀ with x [T, K] and W [N, K].
@@ -62,10 +68,18 @@ type MatMulGLU struct {
 func (m MatMul) Tiles(machine Machine, rows int) []Tile { return m.tiles(machine, m.N, rows) }
 
 // Tiles is MatMul.Tiles of a pair.
-func (m MatMulGLU) Tiles(machine Machine, rows int) []Tile { return m.tiles(machine, 2*m.N, rows) }
+func (m MatMulGLU) Tiles(machine Machine, rows int) []Tile {
+	if m.Packed > 0 {
+		return m.packedPairs(machine, m.N)
+	}
+	return m.tiles(machine, 2*m.N, rows)
+}
 
 // tiles is Tiles of products with n rows of weights.
 func (m Matrices) tiles(machine Machine, n, rows int) []Tile {
+	if m.Packed > 0 {
+		return m.packedTiles(machine, n)
+	}
 	return append(m.directTiles(machine, n, rows), m.stagedTiles(machine.Target, rows)...)
 }
 
@@ -101,8 +115,8 @@ func tilesOf(list [][5]int) []Tile {
 	return out
 }
 
-// Launch is the dispatch for up to tokens vectors. It takes MatMulArguments: X [T, K] in bf16, or f32 where Exact,
-// Extra f32 [T, N] or [N], Y [T, N].
+// Launch is the dispatch for up to tokens vectors. It takes MatMulArguments: X [T, K] in bf16, or f32 where Exact, as
+// Prepare makes it, Extra f32 [T, N] or [N], Y [T, N].
 func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
 	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }
@@ -120,7 +134,10 @@ func (m MatMulGLU) Launch(t Tile, tokens int) (Launch, error) {
 // launch is the dispatch of a product of planes weights of n rows each, whose kernel's name ends with what it does.
 func (m Matrices) launch(t Tile, does string, planes, n, tokens int, more []Define) (Launch, error) {
 	file, check := "matmul", m.checkTile
-	if t.direct() {
+	switch {
+	case t.packed() || m.Packed > 0:
+		file, check = "matmul_packed", func(t Tile) error { return m.checkPacked(t, planes) }
+	case t.direct():
 		file, check = "matmul_direct", m.checkDirect
 	}
 	if err := check(t); err != nil {
@@ -135,12 +152,16 @@ func (m Matrices) launch(t Tile, does string, planes, n, tokens int, more []Defi
 	groups[columns], groups[vectors] = ceil(n*planes, t.BN), ceil(tokens, t.BM)
 	return Launch{
 		File: file, Kernel: file + does,
-		Defines: append(append(m.tileDefines(t), define("MATMUL_N", n, "MATMUL_OUT", out)...), more...),
-		Groups:  groups, Threads: [3]int{t.threads(), 1, 1},
+		Defines: append(append(m.tileDefines(t, planes), define("MATMUL_N", n, "MATMUL_OUT", out)...), more...),
+		Groups:  groups, Threads: [3]int{t.threads(), 1, 1}, Memory: m.transferMemory(t),
 	}, nil
 }
 
-func (m Matrices) tileDefines(t Tile) []Define {
+// tileDefines are the definitions of a tile of a product of planes weights.
+func (m Matrices) tileDefines(t Tile, planes int) []Define {
+	if t.packed() {
+		return m.packedDefines(t, planes)
+	}
 	out := append(m.defines(), define("MATMUL_K", m.K, "MATMUL_BM", t.BM, "MATMUL_WN", t.WN)...)
 	if t.direct() {
 		return append(out, define("DIRECT_BLOCKS", m.blocksAhead(t), "DIRECT_SPLIT", t.split())...)
@@ -150,7 +171,10 @@ func (m Matrices) tileDefines(t Tile) []Define {
 
 // Memory is the threadgroup memory in bytes that a tile takes; Metal has 32768, a CUDA kernel 49152.
 func (m Matrices) Memory(t Tile) int {
-	if t.direct() {
+	switch {
+	case t.packed():
+		return t.Stages * 8 // the copies' counters; the rest is Launch.Memory
+	case t.direct():
 		return m.directMemory(t)
 	}
 	size, pad := 2, 8
@@ -225,12 +249,22 @@ func roundBF16(f float32) float32 {
 	return math.Float32frombits((u + 0x7fff + (u >> 16 & 1)) &^ 0xffff)
 }
 
-// Prepare brings x f32 [T, K] into the form that tiled products take, normed: bf16, or f32 where Exact.
+// Prepare brings x f32 [T, K] into the form that tiled products take, normed: bf16, or f32 where Exact. If Packed is not
+// 0, the vectors are packed for products with the same Matrices.Packed.
 type Prepare struct {
-	K     int
-	Exact bool
-	Norm  Norm
-	Eps   float32
+	K      int
+	Exact  bool
+	Packed int
+	Norm   Norm
+	Eps    float32
+}
+
+// Size is the number of elements of Y for tokens vectors: packed ones are a whole number of tiles.
+func (p Prepare) Size(tokens int) int {
+	if p.Packed > 0 {
+		tokens = ceil(tokens, p.Packed*8) * p.Packed * 8
+	}
+	return tokens * p.K
 }
 
 // Launch is the dispatch for up to tokens vectors. It takes MatMulPrepareArguments: X f32 [T, K], Norm [K], Y [T, K].
@@ -238,21 +272,25 @@ func (p Prepare) Launch(tokens int) (Launch, error) {
 	if p.K <= 0 || p.K%8 != 0 {
 		return Launch{}, fmt.Errorf("matmul_prepare: %d columns, want a multiple of 8", p.K)
 	}
+	if p.Packed > 0 && (p.Exact || p.K%packedColumns != 0) {
+		return Launch{}, fmt.Errorf("matmul_prepare: %d columns to pack, want a multiple of %d in bf16", p.K,
+			packedColumns)
+	}
 	threads := min(256, ceil(p.K/4, 32)*32)
 	return Launch{
 		File: "matmul", Kernel: "matmul_prepare", Case: p.newCase,
 		Defines: define("MATMUL_K", p.K, "MATMUL_EXACT", p.Exact, "PREPARE_NORM", int(p.Norm), "PREPARE_EPS", p.Eps,
-			"PREPARE_THREADS", threads),
+			"PREPARE_THREADS", threads, "PREPARE_EIGHTS", p.Packed),
 		Groups: [3]int{tokens, 1, 1}, Threads: [3]int{threads, 1, 1},
 	}, nil
 }
 
-// Reference computes what the kernel does for len(y)/K vectors, but for the rounding to bf16.
+// Reference computes what the kernel does for len(x)/K vectors, but for the rounding to bf16.
 func (p Prepare) Reference(x, norm, y []float32) {
 	v := Vectors{K: p.K, Norm: p.Norm, Eps: p.Eps}
-	for t := range len(y) / p.K {
+	for t := range len(x) / p.K {
 		for k, e := range v.normed(x[t*p.K:(t+1)*p.K], norm) {
-			y[t*p.K+k] = float32(e)
+			y[p.at(t, k)] = float32(e)
 		}
 	}
 }

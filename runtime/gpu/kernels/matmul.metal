@@ -1,30 +1,19 @@
 #include "port.h"
 #include "weights.h"
 #include "matmul.h"
+#include "epilogue.h"
 // y = x W^T for many rows of x, W [N, K] stored: with an epilogue, or a gated pair of weights. The grid is (blocks of
 // columns, blocks of rows); blocks past step[STEP_TOKENS] do nothing. x is bf16, as matmul_prepare writes it, or f32
 // where MATMUL_EXACT is 1.
 
-#ifndef MATMUL_N
-#define MATMUL_N 64
-#endif
-#ifndef MATMUL_OUT         // float or bfloat
-#define MATMUL_OUT float
-#endif
-#ifndef MATMUL_EPILOGUE    // 0 none, 1 adds extra [T, N], 2 adds extra [N], 3 MATMUL_CAP * tanh(y / MATMUL_CAP)
-#define MATMUL_EPILOGUE 0
-#endif
-#ifndef MATMUL_CAP
-#define MATMUL_CAP 1.0f
-#endif
-#ifndef MATMUL_ACTIVATION
-#define MATMUL_ACTIVATION ACTIVATION_SILU
-#endif
 #ifndef PREPARE_NORM       // as MATVEC_NORM
 #define PREPARE_NORM 0
 #endif
 #ifndef PREPARE_EPS
 #define PREPARE_EPS 1e-6f
+#endif
+#ifndef PREPARE_EIGHTS     // eights of rows of a tile, 0 for rows as they are
+#define PREPARE_EIGHTS 0
 #endif
 #ifndef PREPARE_THREADS
 #define PREPARE_THREADS 128
@@ -69,15 +58,7 @@ kernel void matmul(device const uint* w [[buffer(0)]],
         const int row = row0 + matmul_row(thread_index / 32) + i * 16 + at.x;
         const int col = col0 + matmul_column(thread_index / 32) + j * 16 + at.y;
         if (row < tokens && col < MATMUL_N) {
-          float v = matmul_get(sums[i * MATMUL_TN + j], e);
-#if MATMUL_EPILOGUE == 1
-          v += extra[long(row) * MATMUL_N + col];
-#elif MATMUL_EPILOGUE == 2
-          v += extra[col];
-#elif MATMUL_EPILOGUE == 3
-          v = MATMUL_CAP * port_tanh(v / MATMUL_CAP);
-#endif
-          y[long(row) * MATMUL_N + col] = MATMUL_OUT(v);
+          matmul_write(y, extra, row, col, matmul_get(sums[i * MATMUL_TN + j], e));
         }
       }
     }
@@ -115,14 +96,24 @@ kernel void matmul_glu(device const uint* w0 [[buffer(0)]],
         if (row < tokens && col < MATMUL_N) {
           const float gate = matmul_get(sums[i * MATMUL_TN + j], e);
           const float up = matmul_get(sums[i * MATMUL_TN + j + 1], e);
-          y[long(row) * MATMUL_N + col] = MATMUL_OUT(port_activate(MATMUL_ACTIVATION, gate) * up);
+          matmul_write_glu(y, row, col, gate, up);
         }
       }
     }
   }
 }
 
-// Rows of x f32, normed, in the type of the tiles. The grid is rows.
+// Number k of a row, times the weight of the norm where there is one.
+inline float prepare_scaled(float v, device const PREPARE_NORM_T* norm, int k) {
+#if PREPARE_NORM == 1 || PREPARE_NORM == 2
+  return v * float(norm[k]);
+#else
+  return v;
+#endif
+}
+
+// Rows of x f32, normed, in the type of the tiles. The grid is rows. With PREPARE_EIGHTS they are packed for
+// matmul_packed.metal, which says how.
 [[max_total_threads_per_threadgroup(PREPARE_THREADS)]]
 kernel void matmul_prepare(device const float* x [[buffer(0)]],
                            device const PREPARE_NORM_T* norm [[buffer(1)]],  // absent: x
@@ -132,12 +123,12 @@ kernel void matmul_prepare(device const float* x [[buffer(0)]],
                            uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, partial, PREPARE_THREADS / 32);
   if (int(row) >= step[STEP_TOKENS]) return;
-  device const float4* from = (device const float4*)(x + long(row) * MATMUL_K);
+  device const float* from = x + long(row) * MATMUL_K;
   float factor = 1.0f;
 #if PREPARE_NORM
   float squares = 0.0f;
   for (int i = int(thread_index); i < MATMUL_K / 4; i += PREPARE_THREADS) {
-    const float4 v = from[i];
+    const float4 v = ((device const float4*)from)[i];
     UNROLL for (int j = 0; j < 4; j++) squares += v[j] * v[j];
   }
   squares = simd_sum(squares);
@@ -147,14 +138,24 @@ kernel void matmul_prepare(device const float* x [[buffer(0)]],
   UNROLL for (int i = 0; i < PREPARE_THREADS / 32; i++) total += partial[i];
   factor = precise::rsqrt(total / float(MATMUL_K) + PREPARE_EPS);
 #endif
-  for (int i = int(thread_index); i < MATMUL_K / 4; i += PREPARE_THREADS) {
-    const float4 v = from[i] * factor;
-    UNROLL for (int j = 0; j < 4; j++) {
-#if PREPARE_NORM == 1 || PREPARE_NORM == 2
-      y[long(row) * MATMUL_K + 4 * i + j] = MATMUL_T(v[j] * float(norm[4 * i + j]));
-#else
-      y[long(row) * MATMUL_K + 4 * i + j] = MATMUL_T(v[j]);
-#endif
+#if PREPARE_EIGHTS
+  // Eight numbers of a row stand together: for each of four lanes two of its word number piece / 4, four columns apart.
+  for (int i = int(thread_index); i < MATMUL_K / 8; i += PREPARE_THREADS) {
+    const int block = i / 16, piece = i % 16;
+    const int column = block * 128 + piece / 4 * 8 + piece % 4;
+    MATMUL_T out[8];
+    UNROLL for (int j = 0; j < 8; j++) {
+      const int k = column + j / 2 * 32 + j % 2 * 4;
+      out[j] = MATMUL_T(prepare_scaled(from[k] * factor, norm, k));
     }
+    const long tile = long(row) / (PREPARE_EIGHTS * 8);
+    device MATMUL_T* to = y + ((tile * (MATMUL_K / 8) + i) * (PREPARE_EIGHTS * 8) + row % (PREPARE_EIGHTS * 8)) * 8;
+    UNROLL for (int j = 0; j < 8; j++) to[j] = out[j];
   }
+#else
+  for (int i = int(thread_index); i < MATMUL_K / 4; i += PREPARE_THREADS) {
+    const float4 v = ((device const float4*)from)[i] * factor;
+    UNROLL for (int j = 0; j < 4; j++) y[long(row) * MATMUL_K + 4 * i + j] = MATMUL_T(prepare_scaled(v[j], norm, 4 * i + j));
+  }
+#endif
 }

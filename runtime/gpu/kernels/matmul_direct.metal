@@ -1,27 +1,13 @@
 #include "port.h"
 #include "weights.h"
 #include "direct.h"
+#include "epilogue.h"
 // The products of matmul.metal for up to some hundred rows of x: the same buffers, results that differ by roundings. There the
 // weight is most of what is read, and it goes from device memory to the registers that multiply it.
 //
 // The grid is (blocks of rows of x, blocks of columns of y), so that threadgroups which read the same rows of the weight
 // run one behind the other. A threadgroup has MATMUL_WN sets of DIRECT_SPLIT simdgroups. A set makes 32 columns of y, or 16 of a
 // gated pair; each simdgroup multiplies its part of the columns of x, and the set adds up the parts in threadgroup memory.
-#ifndef MATMUL_N
-#define MATMUL_N 64                     // rows of a weight: columns of y
-#endif
-#ifndef MATMUL_OUT                      // float or bfloat
-#define MATMUL_OUT float
-#endif
-#ifndef MATMUL_EPILOGUE                 // as in matmul.metal
-#define MATMUL_EPILOGUE 0
-#endif
-#ifndef MATMUL_CAP
-#define MATMUL_CAP 1.0f
-#endif
-#ifndef MATMUL_ACTIVATION
-#define MATMUL_ACTIVATION ACTIVATION_SILU
-#endif
 #define DIRECT_SUMS (DIRECT_SPLIT > 1 ? DIRECT_SIMDS * DIRECT_EIGHTS * 8 * 32 : 1)
 
 // Whether a simdgroup writes the two results of pair n * 4 + e: element e of the n-th eight of rows of x, of both tiles of rows of
@@ -73,15 +59,7 @@ inline void direct_linear(thread const direct_weight* rows, device const bfloat*
       UNROLL for (int m = 0; m < 2; m++) {
         const int col = column + m * 16 + direct_at(lane, e);
         if (col >= MATMUL_N) continue;
-        float v = sums[(n * 2 + m) * 4 + e];
-#if MATMUL_EPILOGUE == 1
-        v += extra[long(row) * MATMUL_N + col];
-#elif MATMUL_EPILOGUE == 2
-        v += extra[col];
-#elif MATMUL_EPILOGUE == 3
-        v = MATMUL_CAP * port_tanh(v / MATMUL_CAP);
-#endif
-        y[long(row) * MATMUL_N + col] = MATMUL_OUT(v);
+        matmul_write(y, extra, row, col, sums[(n * 2 + m) * 4 + e]);
       }
     }
   }
@@ -133,7 +111,7 @@ inline void direct_glu(thread const direct_weight* rows, device const bfloat* x,
       const int row = direct_place(row0 + n * 8, lane, e);
       const int col = column + direct_at(lane, e);
       if (row >= tokens || col >= MATMUL_N || !direct_mine(n * 4 + e, simd)) continue;
-      y[long(row) * MATMUL_N + col] = MATMUL_OUT(port_activate(MATMUL_ACTIVATION, sums[n * 8 + e]) * sums[n * 8 + 4 + e]);
+      matmul_write_glu(y, row, col, sums[n * 8 + e], sums[n * 8 + 4 + e]);
     }
   }
 }

@@ -89,6 +89,100 @@ func TestMatMulDirect(t *testing.T) {
 	}
 }
 
+// TestMatMulPacked multiplies packed vectors: 32, 64 and 128 of them, of which the last ones are not there; with groups
+// of simdgroups that share columns, with several of them that have rows of their own, with rows that no weight has; with
+// fewer and more stages, and blocks of codes ahead, than there are blocks.
+func TestMatMulPacked(t *testing.T) {
+	t.Parallel()
+	group := func(n int, symmetric bool) kernels.Format {
+		return kernels.Format{Bits: 4, Group: n, Symmetric: symmetric}
+	}
+	tile := func(eights, sets, split, stages, ahead int) kernels.Tile {
+		return kernels.Tile{BM: eights * 8, BN: sets * 64, WM: 1, WN: sets * 4, Split: split, Stages: stages, Ahead: ahead}
+	}
+	for i, c := range []struct {
+		m               kernels.MatMul
+		tile            kernels.Tile
+		tokens, written int
+	}{
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, false), K: 512, Packed: 4}, N: 100,
+			Epilogue: kernels.AddMatrix}, tile(4, 2, 2, 3, 2), 40, 37},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, true), K: 768, Packed: 8}, N: 70,
+			Epilogue: kernels.AddVector}, tile(8, 2, 1, 2, 4), 64, 57},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(32, false), K: 384, Packed: 16}, N: 64,
+			Epilogue: kernels.Softcap, Cap: 2}, tile(16, 1, 1, 5, 1), 128, 128},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(128, false), K: 384, Packed: 4, Half: true}, N: 64},
+			tile(4, 1, 3, 2, 2), 30, 18},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, false), K: 256, Packed: 4}, N: 10},
+			tile(4, 1, 1, 6, 4), 32, 32},
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			oneOfThree(t)
+			t.Parallel()
+			l, err := c.m.Launch(c.tile, c.tokens)
+			require.NoError(t, err)
+			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: c.written, Capacity: c.tokens}))
+			pair := c.tile
+			pair.BN, pair.WN = pair.BN*2, pair.WN*2
+			l, err = kernels.MatMulGLU{Matrices: c.m.Matrices, N: c.m.N, Activation: kernels.SiLU}.Launch(pair, c.tokens)
+			require.NoError(t, err)
+			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: c.written, Capacity: c.tokens}))
+		})
+	}
+}
+
+func TestMatMulPackedRefusals(t *testing.T) {
+	ok := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 512, Packed: 4}, N: 4096}
+	tile := kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 4, Split: 2, Stages: 2, Ahead: 1}
+	_, err := ok.Launch(tile, 20)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		change func(m *kernels.MatMul, t *kernels.Tile)
+		err    string
+	}{
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Bits = 8 },
+			"matmul_packed 4096×512: tile: packed vectors, want codes of 4 bits in groups of 32, 64 or 128 with scales in bf16, rounded to bf16"},
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.K = 384 },
+			"matmul_packed 4096×384: tile: 2 groups of four simdgroups share 384 columns, want a multiple of 128 for each"},
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Packed = 8 },
+			"matmul_packed 4096×512: tile: 32 vectors, 8 eights of which are packed, want as many: 4, 8 or 16 eights"},
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Packed = 0 },
+			"matmul_packed 4096×512: tile: 32 vectors, 0 eights of which are packed, want as many: 4, 8 or 16 eights"},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.WN = 2 },
+			"matmul_packed 4096×512: tile: 64 columns of results of 2×2 simdgroups, want 16 for each of a multiple of 4, at most 32 in all"},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.Ahead = 0 },
+			"matmul_packed 4096×512: tile: 2 stages of vectors and 0 blocks of codes ahead, want at least 2 and 1"},
+	} {
+		m, tile := ok, tile
+		c.change(&m, &tile)
+		_, err := m.Launch(tile, 20)
+		require.EqualError(t, err, c.err)
+	}
+	hopper := kernels.Machine{Target: kernels.CUDA, Cores: 132, Groups: true, TransferMemory: 225 << 10}
+	for rows, want := range map[int]int{16: 0, 17: 4, 32: 4, 33: 8, 65: 16, 129: 16, 256: 16, 257: 0} {
+		m := ok
+		m.Packed = 0
+		require.Equal(t, want, m.PackedFor(hopper, 4096, rows), "%d rows", rows)
+		require.Zero(t, m.PackedFor(hopper, 256, rows), "%d rows, few of weights", rows)
+		require.Zero(t, m.PackedFor(kernels.Machine{Target: kernels.CUDA, Cores: 132, TransferMemory: 225 << 10}, 4096,
+			rows), "%d rows, without Groups", rows)
+	}
+}
+
+// TestMatMulPackedOrder: the first tile is the fastest of an H100's, or nearly so (docs/notes/measured-many.md).
+func TestMatMulPackedOrder(t *testing.T) {
+	machine := kernels.Machine{Target: kernels.CUDA, Cores: 132, Groups: true, TransferMemory: 225 << 10}
+	for _, c := range []struct{ rows, n, k, sets, split int }{
+		{128, 43008, 5376, 3, 1}, {128, 5376, 21504, 1, 3}, {128, 8192, 2048, 1, 2},
+		{64, 43008, 5376, 3, 1}, {64, 5376, 21504, 1, 3},
+		{32, 43008, 5376, 3, 1}, {32, 5376, 21504, 1, 3}, {32, 8192, 2048, 1, 2},
+	} {
+		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: c.k, Packed: c.rows / 8}, N: c.n}
+		got := m.Tiles(machine, c.rows)[0]
+		require.Equal(t, []int{c.sets, c.split}, []int{got.BN / 64, got.Split}, "%v: %v", c, m.Tiles(machine, c.rows))
+	}
+}
+
 func TestMatMulDirectRefusals(t *testing.T) {
 	ok, tile := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 512}, N: 8},
 		kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 2, Split: 4}
@@ -159,7 +253,8 @@ func TestMatMulGLU(t *testing.T) {
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 	for _, p := range []kernels.Prepare{{K: 264}, {K: 264, Norm: kernels.NormBF16, Eps: 1e-3},
-		{K: 96, Norm: kernels.NormF32, Exact: true}, {K: 96, Norm: kernels.NormPlain, Exact: true}} {
+		{K: 96, Norm: kernels.NormF32, Exact: true}, {K: 96, Norm: kernels.NormPlain, Exact: true},
+		{K: 256, Packed: 4}, {K: 384, Norm: kernels.NormF32, Eps: 1e-3, Packed: 8}} {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
 			t.Parallel()
 			l, err := p.Launch(4)

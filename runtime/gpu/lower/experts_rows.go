@@ -60,7 +60,7 @@ func (g *graph) prepareExperts(op *ir.Op) {
 	p := g.productOfExperts(op)
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
 		n := op.Like()
-		n.Args[0] = []ir.Arg{ir.Use(g.prepare(b, p, p.exact))}
+		n.Args[0] = []ir.Arg{ir.Use(g.prepare(b, p, p.exact, 0))}
 		return b.Append(n).Results
 	})
 }

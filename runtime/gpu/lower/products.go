@@ -31,6 +31,7 @@ type product struct {
 	few     bool // it is one of vectors
 	exact   bool // of tiled ones
 	library bool // the device's library has it
+	packed  int  // of tiled ones: so many eights of rows are packed, 0 where they are as they are
 }
 
 // products are those that an operation computes; nil where kernels do not.
@@ -68,9 +69,12 @@ func (g *graph) products(op *ir.Op) []*product {
 			return nil
 		}
 		direct := p.rows > fewDirect && g.rounds() && p.matrices().Direct(g.Machine, p.rows)
+		if g.Tiled(p.rows) {
+			p.packed = p.matrices().PackedFor(g.Machine, form.rows, p.rows)
+		}
 		p.few = p.rows <= FewRows && !direct
 		p.exact = !direct && !g.Tiled(p.rows)
-		p.library = !direct && g.hasLibrary(p.rows)
+		p.library = !direct && p.packed == 0 && g.hasLibrary(p.rows)
 		out = append(out, p)
 	}
 	return out
@@ -333,13 +337,13 @@ func (g *graph) tiles(b *ir.Builder, p *product, end endOf) *ir.Value {
 	}) {
 		return nil
 	}
-	return b.Value("matmul", &ir.MatmulAttrs{Exact: p.exact, Cap: end.limit}, g.prepare(b, p, p.exact), p.w, p.bias,
-		end.extra)
+	return b.Value("matmul", &ir.MatmulAttrs{Exact: p.exact, Cap: end.limit, Packed: p.packed},
+		g.prepare(b, p, p.exact, p.packed), p.w, p.bias, end.extra)
 }
 
 // matrices describes a tiled product to kernels.
 func (p *product) matrices() kernels.Matrices {
-	return kernels.Matrices{Format: p.form.Format, K: p.form.cols, Exact: p.exact}
+	return kernels.Matrices{Format: p.form.Format, K: p.form.cols, Exact: p.exact, Packed: p.packed}
 }
 
 // byLibrary computes a product by the device's library, for which the weight is made bf16; nil where there is none.
@@ -354,17 +358,18 @@ func (g *graph) byLibrary(b *ir.Builder, p *product) *ir.Value {
 		}
 		w = b.Value("dense_weight", nil, w)
 	}
-	return b.Value("library_product", nil, g.prepare(b, p, false), w)
+	return b.Value("library_product", nil, g.prepare(b, p, false, 0), w)
 }
 
-// prepare gives the rows of a product in the form that tiled products take: once, for all products of them.
-func (g *graph) prepare(b *ir.Builder, p *product, exact bool) *ir.Value {
+// prepare gives the rows of a product in the form that tiled products take: once, for all products of them that take
+// the same form.
+func (g *graph) prepare(b *ir.Builder, p *product, exact bool, packed int) *ir.Value {
 	norm := g.normOf(p)
 	x := g.rowsOf(b, p.x, norm)
 	if exact && norm == nil {
 		return x
 	}
-	a, weight := &ir.PrepareAttrs{Exact: exact}, (*ir.Value)(nil)
+	a, weight := &ir.PrepareAttrs{Exact: exact, Packed: packed}, (*ir.Value)(nil)
 	a.Norm, a.Eps, weight = normAttr(norm)
 	l, _ := g.Layout(x)
 	for _, op := range g.prepared {

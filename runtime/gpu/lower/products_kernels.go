@@ -67,6 +67,7 @@ func MatVecGLU(op *ir.Op) (k kernels.MatVecGLU, ok bool) {
 func MatMul(op *ir.Op) (k kernels.MatMul, rows int, ok bool) {
 	a := ir.Attrs[ir.MatmulAttrs](op)
 	k.Matrices, k.N, rows, ok = matricesOf(op, op.Input("weight"), a.Exact)
+	k.Packed = a.Packed
 	k.Cap, k.Epilogue = a.Cap, epilogueOf(a.Cap, op.Input("bias"), op.Input("extra"))
 	return k, rows, ok
 }
@@ -75,7 +76,7 @@ func MatMul(op *ir.Op) (k kernels.MatMul, rows int, ok bool) {
 func MatMulGLU(op *ir.Op) (k kernels.MatMulGLU, rows int, ok bool) {
 	a, known := ir.Attrs[ir.MatmulGLUAttrs](op), false
 	k.Matrices, k.N, rows, ok = matricesOf(op, op.Input("gate"), a.Exact)
-	k.N = columnsOfPair(op, k.N)
+	k.N, k.Packed = columnsOfPair(op, k.N), a.Packed
 	k.Activation, known = activationOf(a.Activation)
 	return k, rows, ok && known
 }

@@ -28,8 +28,8 @@ func (g *graph) pair(op *ir.Op) {
 		}
 		return
 	}
-	a := &ir.MatmulGLUAttrs{Exact: gate.exact, Activation: name}
-	k, rows, ok := MatMulGLU(b.Op("matmul_glu", a, g.prepare(b, gate, gate.exact), gate.w, second))
+	a := &ir.MatmulGLUAttrs{Exact: gate.exact, Activation: name, Packed: gate.packed}
+	k, rows, ok := MatMulGLU(b.Op("matmul_glu", a, g.prepare(b, gate, gate.exact, gate.packed), gate.w, second))
 	launch := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
 	if ok && ask(g.Target, "usable", k, rows, func() bool {
 		return usable(g.Target, k.Tiles(g.Machine, rows), launch)

@@ -205,20 +205,41 @@ func expertsDown(name string, e kernels.Experts) testCase {
 	}
 }
 
-// tiled is a product by tiles of so many rows of weights.
-func tiled(name string, m kernels.Matrices, rows, tokens int, tiles func(kernels.Machine, int) []kernels.Tile,
-	launch func(kernels.Tile) (kernels.Launch, error)) testCase {
+// tiled is a product by tiles of so many rows of weights, with vectors as rows and, where that is for a machine, packed.
+// of gives the tiles and the launches for vectors as m has them.
+func tiled(name string, m kernels.Matrices, rows, tokens int,
+	of func(m kernels.Matrices, on kernels.Machine) ([]kernels.Tile, func(kernels.Tile) (kernels.Launch, error)),
+) testCase {
 	return testCase{
 		name: name, sizes: kernels.Sizes{Tokens: tokens},
-		bytes:    weights(m.Format, rows, m.K) + float64(tokens*(m.K*2+rows*4)),
-		flops:    2 * float64(tokens) * float64(rows*m.K),
-		variants: func(on kernels.Machine) ([]variant, error) { return variantsOf(tiles(on, tokens), launch) },
+		bytes: weights(m.Format, rows, m.K) + float64(tokens*(m.K*2+rows*4)),
+		flops: 2 * float64(tokens) * float64(rows*m.K),
+		variants: func(on kernels.Machine) (out []variant, err error) {
+			forms := []kernels.Matrices{m}
+			if packed := m.PackedFor(on, rows, tokens); packed > 0 {
+				forms = append([]kernels.Matrices{m}, m)
+				forms[0].Packed = packed
+			}
+			for _, form := range forms {
+				tiles, launch := of(form, on)
+				list, err := variantsOf(tiles, launch)
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, list...)
+			}
+			return out, nil
+		},
 	}
 }
 
 func matmul(name string, m kernels.MatMul, tokens int) testCase {
-	out := tiled(name, m.Matrices, m.N, tokens, m.Tiles,
-		func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) })
+	out := tiled(name, m.Matrices, m.N, tokens, func(form kernels.Matrices, on kernels.Machine) ([]kernels.Tile,
+		func(kernels.Tile) (kernels.Launch, error)) {
+		of := m
+		of.Matrices = form
+		return of.Tiles(on, tokens), func(t kernels.Tile) (kernels.Launch, error) { return of.Launch(t, tokens) }
+	})
 	ours := out.variants
 	out.variants = func(on kernels.Machine) ([]variant, error) {
 		out, err := ours(on)
@@ -235,8 +256,12 @@ func matmul(name string, m kernels.MatMul, tokens int) testCase {
 }
 
 func matmulGLU(name string, m kernels.MatMulGLU, tokens int) testCase {
-	out := tiled(name, m.Matrices, 2*m.N, tokens, m.Tiles,
-		func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) })
+	out := tiled(name, m.Matrices, 2*m.N, tokens, func(form kernels.Matrices, on kernels.Machine) ([]kernels.Tile,
+		func(kernels.Tile) (kernels.Launch, error)) {
+		of := m
+		of.Matrices = form
+		return of.Tiles(on, tokens), func(t kernels.Tile) (kernels.Launch, error) { return of.Launch(t, tokens) }
+	})
 	out.bytes = weights(m.Format, 2*m.N, m.K) + float64(tokens*(m.K+m.N)*2)
 	return out
 }

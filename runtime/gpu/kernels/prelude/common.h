@@ -12,6 +12,13 @@
 // and b1 are the same bytes of column g of b's upper and lower half; c is columns 2j and 2j + 1 of row g, then of row g
 // + 8 (PTX, mma.m16n8k32). port_mma_bf16 is the same for bf16, two to a word, with sums in fp32: a is 16x16, b is 16x8
 // (PTX, mma.m16n8k16).
+//
+// port_group_multiply<EIGHTS> is port_mma_bf16 with EIGHTS times eight columns of b, which stand in threadgroup memory:
+// first rows 0 to 7 of b, then rows 8 to 15, each as EIGHTS times eight columns of eight numbers in bf16. Four
+// simdgroups in a row, of which the first has a number that divides by 4, call it together, each with its own a and c
+// (PTX, wgmma.m64nNk16). It may run on while they go on: they call port_group_begin before the first of several,
+// port_group_end behind the last, and port_group_wait<N> before they write to a's registers or read c's of all but the
+// last N that have ended. PORT_GROUPS says that the device has an instruction for it.
 
 // The buffer step has the numbers that change from call to call, so that a recorded sequence can be replayed:
 // step[STEP_TOKENS] is the number of rows of x, step[STEP_POSITION] the position of the first one in its sequence.
@@ -99,3 +106,14 @@ inline float port_activate(int activation, float x) {
   }
   return x;
 }
+
+#if !PORT_GROUPS
+inline void port_group_begin() {}
+inline void port_group_end() {}
+template <int N> inline void port_group_wait() {}
+template <int EIGHTS>
+inline void port_group_multiply(thread float* c, uint a0, uint a1, uint a2, uint a3, threadgroup const uchar* b, int lane) {
+  threadgroup const uint* words = (threadgroup const uint*)b + lane;
+  UNROLL for (int n = 0; n < EIGHTS; n++) port_mma_bf16(c + n * 4, a0, a1, a2, a3, words[n * 32], words[(EIGHTS + n) * 32]);
+}
+#endif

@@ -178,6 +178,7 @@ inline bool port_last(uint* arrivals, uint count, uint thread_index, uint* flag,
 }
 
 inline uint2 port_read_once(const uint2* p) { return *p; }
+inline uint4 port_read_once(const uint4* p) { return *p; }
 
 // -- transfers: see common.h ---------------------------------------------------------------------------------
 // Here a copy is made when somebody waits for it, and what it will overwrite is NaN until then; the emulator checks
@@ -191,11 +192,15 @@ inline void port_transfer_expect(port_transfer* t, uint bytes, PORT_AT) { emulat
 inline void port_transfer_copy(void* to, const void* from, uint bytes, port_transfer* t, PORT_AT) {
   emulator_transfer_copy(to, from, bytes, t, line);
 }
+inline void port_transfer_shared(void* to, const void* from, uint bytes, port_transfer* t, PORT_AT) {
+  emulator_transfer_copy(to, from, bytes, t, line);
+}
 inline void port_transfer_wait(port_transfer* t, uint turn, PORT_AT) {
   emulator::exchange(0, "port_transfer_wait", line);
   emulator_transfer_wait(t, turn, line);
 }
 
+#define PORT_GROUPS 0
 inline void port_mma_u8s8(int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1, PORT_AT) {
   uint a[32][4];  // copies: after the second exchange, a faster lane may overwrite the slots of the first
   __builtin_memcpy(a, emulator::exchange(uint4(a0, a1, a2, a3), "port_mma_u8s8", line), sizeof a);
@@ -299,6 +304,13 @@ inline uint4 port_dequant8(uint w, float scale, float bias) {
   uint4 r;
   for (int i = 0; i < 4; i++) {
     r[i] = port_pack_bf16(scale * float((w >> (8 * i)) & 15u) + bias, scale * float((w >> (8 * i + 4)) & 15u) + bias);
+  }
+  return r;
+}
+inline uint4 port_dequant_pairs(uint w, float scale, float bias) {
+  uint4 r;
+  for (int i = 0; i < 4; i++) {
+    r[i] = port_pack_bf16(scale * float((w >> (4 * i)) & 15u) + bias, scale * float((w >> (4 * i + 16)) & 15u) + bias);
   }
   return r;
 }

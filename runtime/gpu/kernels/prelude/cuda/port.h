@@ -138,6 +138,12 @@ __forceinline__ vec<uint, 2> port_read_once(const vec<uint, 2>* p) {
   return v;
 }
 
+__forceinline__ vec<uint, 4> port_read_once(const vec<uint, 4>* p) {
+  vec<uint, 4> v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  return v;
+}
+
 // -- transfers: see common.h ---------------------------------------------------------------------------------
 #define PORT_TRANSFERS (__CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12)
 struct alignas(8) port_transfer { ulong barrier; };  // mbarrier
@@ -170,6 +176,15 @@ __forceinline__ void port_transfer_copy(void* to, const void* from, uint bytes, 
   for (uint i = 0; i < bytes / 16; i++) ((vec<uint, 4>*)to)[i] = ((const vec<uint, 4>*)from)[i];
 #endif
 }
+// A copy of what other threadgroups copy too, so that it should stay in the L2 cache.
+__forceinline__ void port_transfer_shared(void* to, const void* from, uint bytes, port_transfer* t) {
+#if PORT_TRANSFERS
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+      :: "r"(port_smem(to)), "l"(from), "r"(bytes), "r"(port_smem(t)) : "memory");
+#else
+  port_transfer_copy(to, from, bytes, t);
+#endif
+}
 // Waiting for the last byte is also the fence between the copies and the threads' reads.
 __forceinline__ void port_transfer_wait(port_transfer* t, uint turn) {
 #if PORT_TRANSFERS
@@ -190,6 +205,56 @@ __forceinline__ void port_mma_bf16(float* c, uint a0, uint a1, uint a2, uint a3,
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
+
+// -- products of four simdgroups: see common.h ---------------------------------------------------------------
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define PORT_GROUPS 1
+__forceinline__ void port_group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__forceinline__ void port_group_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int N> __forceinline__ void port_group_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory"); }
+// b for the instruction: 8x8 matrices of 128 bytes, those of other columns one behind the other, those of the other rows
+// EIGHTS of them further.
+template <int EIGHTS> __forceinline__ ulong port_group_operand(const uchar* b) {
+  return (ulong)((port_smem(b) & 0x3ffffu) >> 4) | (ulong)(EIGHTS * 8) << 16 | (ulong)8 << 32;
+}
+#define PORT_SUMS4(i) "+f"(c[i]), "+f"(c[(i) + 1]), "+f"(c[(i) + 2]), "+f"(c[(i) + 3])
+#define PORT_SUMS16(i) PORT_SUMS4(i), PORT_SUMS4((i) + 4), PORT_SUMS4((i) + 8), PORT_SUMS4((i) + 12)
+template <int EIGHTS> struct port_group;  // the instruction for 4, 8 or 16 eights
+template <> struct port_group<4> {
+  static __forceinline__ void multiply(float* c, uint a0, uint a1, uint a2, uint a3, ulong b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, {%16,%17,%18,%19}, %20, 1, 1, 1, 0;"
+        : PORT_SUMS16(0)
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+  }
+};
+template <> struct port_group<8> {
+  static __forceinline__ void multiply(float* c, uint a0, uint a1, uint a2, uint a3, ulong b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, 1, 1, 1, 0;"
+        : PORT_SUMS16(0), PORT_SUMS16(16)
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+  }
+};
+template <> struct port_group<16> {
+  static __forceinline__ void multiply(float* c, uint a0, uint a1, uint a2, uint a3, ulong b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, 1, 1, 1, 0;"
+        : PORT_SUMS16(0), PORT_SUMS16(16), PORT_SUMS16(32), PORT_SUMS16(48)
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+  }
+};
+template <int EIGHTS>
+__forceinline__ void port_group_multiply(float* c, uint a0, uint a1, uint a2, uint a3, const uchar* b, int lane) {
+  port_group<EIGHTS>::multiply(c, a0, a1, a2, a3, port_group_operand<EIGHTS>(b));
+}
+#else
+#define PORT_GROUPS 0
+#endif
 
 template <class T> __forceinline__ T simd_shuffle_xor(T v, ushort m) { return __shfl_xor_sync(~0u, v, m); }
 template <class T> __forceinline__ T simd_shuffle_down(T v, ushort d) { return __shfl_down_sync(~0u, v, d); }
@@ -282,6 +347,17 @@ __forceinline__ vec<uint, 4> port_dequant8(uint w, bfloat scale, bfloat bias) {
   }
   return vec<uint, 4>(__byte_perm(d[0], d[1], 0x5410), __byte_perm(d[2], d[3], 0x5410),
                       __byte_perm(d[0], d[1], 0x7632), __byte_perm(d[2], d[3], 0x7632));
+}
+// The same in pairs of columns i and i + 4, without the permutation into order.
+__forceinline__ vec<uint, 4> port_dequant_pairs(uint w, bfloat scale, bfloat bias) {
+  const uint s = uint(scale.bits) * 0x10001u, b = uint(bias.bits) * 0x10001u;
+  vec<uint, 4> d;
+  UNROLL for (int i = 0; i < 4; i++) {
+    uint v = ((w >> (4 * i)) & 0x000f000fu) | 0x43004300u;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(v) : "r"(v), "r"(0x3f803f80u), "r"(0xc300c300u));
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d[i]) : "r"(v), "r"(s), "r"(b));
+  }
+  return d;
 }
 // Two numbers rounded to bf16, the first in the lower half.
 __forceinline__ uint port_pack_bf16(float a, float b) {

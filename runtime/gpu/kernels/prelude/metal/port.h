@@ -25,6 +25,13 @@ inline uint4 port_dequant8(uint w, float scale, float bias) {
   }
   return r;
 }
+inline uint4 port_dequant_pairs(uint w, float scale, float bias) {
+  uint4 r;
+  UNROLL for (int i = 0; i < 4; i++) {
+    r[i] = port_pack_bf16(scale * float((w >> (4 * i)) & 15u) + bias, scale * float((w >> (4 * i + 16)) & 15u) + bias);
+  }
+  return r;
+}
 // Returns 1 + (byte i of w without its top bit) / 128, for a byte whose top bit is set.
 inline float port_byte_unit(uint w, int i) { return as_type<float>(0x3f000000u | (((w >> (8 * i)) & 0xffu) << 16)); }
 // Returns the lanes where b is true, lane 0 in the lowest bit.
@@ -44,6 +51,7 @@ inline void port_wait() {}
 inline void port_prefetch(device const void* p, uint bytes) {}
 
 inline uint2 port_read_once(device const uint2* p) { return *p; }
+inline uint4 port_read_once(device const uint4* p) { return *p; }
 
 // -- transfers: see common.h ---------------------------------------------------------------------------------
 // Here the thread that starts a copy makes it, and the barrier before the wait is what orders.
@@ -56,8 +64,12 @@ inline void port_transfer_copy(threadgroup void* to, device const void* from, ui
   device const uint4* in = (device const uint4*)from;
   for (uint i = 0; i < bytes / 16; i++) out[i] = in[i];
 }
+inline void port_transfer_shared(threadgroup void* to, device const void* from, uint bytes, threadgroup port_transfer* t) {
+  port_transfer_copy(to, from, bytes, t);
+}
 inline void port_transfer_wait(threadgroup port_transfer* t, uint turn) {}
 
+#define PORT_GROUPS 0
 // Apple's GPUs have no such instruction; this code is correct, not fast.
 inline void port_mma_u8s8(thread int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
   const uint lane = simd_prefix_exclusive_sum(1u);

@@ -1,0 +1,134 @@
+package kernels
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Packed products are for 17 to 256 vectors, on devices where four simdgroups multiply together (Machine.Groups).
+// Codes of weights go to the registers that multiply them; the vectors, which all simdgroups read, are copied to
+// threadgroup memory, Tile.Stages stages ahead. A stage has 128 columns for each of Tile.Split groups of four
+// simdgroups, which share the columns of the same rows of weights. Tile.Ahead blocks of codes are read ahead.
+// matmul_packed.metal says how vectors are packed.
+
+const (
+	// packedColumns is the number of columns of a block.
+	packedColumns = 128
+	// packedPitch is the number of floats from one vector's results to the next in threadgroup memory.
+	packedPitch = 68
+	// packedLeast is the number of vectors from which on packed products are faster than those of directTiles.
+	packedLeast = 17
+	// packedMost is the number of vectors up to which they are faster than making bf16 of a weight for a library of matrix
+	// products, as follows from what both take for 128 on an H100.
+	packedMost = 256
+)
+
+// PackedFor is the number of eights of vectors that a product of n rows of weights with rows vectors should have
+// packed; 0 where it is not one of packed vectors.
+func (m Matrices) PackedFor(machine Machine, n, rows int) int {
+	if rows < packedLeast || rows > packedMost || n*8 < machine.Cores*64 {
+		return 0 // of so few rows of weights, parts go to too few multiprocessors
+	}
+	for _, eights := range []int{4, 8, 16} {
+		if m.Packed = eights; (rows <= eights*8 || eights == 16) && len(m.packedTiles(machine, n)) > 0 {
+			return eights
+		}
+	}
+	return 0
+}
+
+// packedTiles are the tiles of packed vectors worth measuring on a machine for n rows of weights, the one first that
+// seems fastest.
+func (m Matrices) packedTiles(machine Machine, n int) []Tile { return m.packedFor(machine, n, 1) }
+
+// packedPairs is packedTiles for a gated pair of n rows each.
+func (m Matrices) packedPairs(machine Machine, n int) []Tile { return m.packedFor(machine, n, 2) }
+
+func (m Matrices) packedFor(machine Machine, n, planes int) (out []Tile) {
+	if !machine.Groups {
+		return nil
+	}
+	for _, v := range [][3]int{{3, 1, 2}, {1, 3, 2}, {1, 2, 4}, {2, 1, 4}, {1, 1, 4}, {1, 4, 2}, {2, 2, 2}, {4, 1, 2}} {
+		sets, split, ahead := v[0], v[1], v[2]
+		t := Tile{BM: m.Packed * 8, BN: 64 * sets * planes, WM: 1, WN: 4 * sets * planes, Split: split, Ahead: ahead}
+		most := 3
+		if m.Packed < 16 {
+			most = 4 // there are registers for them
+		}
+		if t.groups() > most {
+			continue
+		}
+		for t.Stages = 6; t.Stages > 1 && m.transferMemory(t) > machine.TransferMemory/max(1, 3/t.groups()); {
+			t.Stages--
+		}
+		if m.checkPacked(t, planes) == nil && m.transferMemory(t) <= machine.TransferMemory {
+			out = append(out, t)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Tile) int {
+		return m.packedCost(machine, a, n*planes) - m.packedCost(machine, b, n*planes)
+	})
+	return out
+}
+
+// groups is the number of fours of simdgroups of a threadgroup with packed vectors.
+func (t Tile) groups() int { return t.threads() / 128 }
+
+// packedTimes are the times that 0, 1, 2 … groups of four simdgroups take beside each other on a multiprocessor of an
+// H100, in tenths of what one of them would take if they shared it evenly.
+var packedTimes = []int{0, 15, 21, 30, 40}
+
+// packedCost estimates the time of a tile.
+func (m Matrices) packedCost(machine Machine, t Tile, n int) int {
+	cores, threadgroups := max(machine.Cores, 1), ceil(n, t.BN)
+	beside := min(max(1, 3/t.groups()), ceil(threadgroups, cores)) // threadgroups of a multiprocessor at a time
+	groups := min(beside*t.groups(), len(packedTimes)-1)
+	return ceil(threadgroups, cores*beside) * packedTimes[groups] * (m.K/t.split() + 256)
+}
+
+// transferMemory is Launch.Memory of a tile: the stages of packed vectors and, behind the products, their results; 0
+// for others.
+func (m Matrices) transferMemory(t Tile) int {
+	if !t.packed() {
+		return 0
+	}
+	return max(t.Stages*t.split()*t.BM*packedColumns*2, t.groups()*t.BM*packedPitch*4)
+}
+
+// packedDefines are the definitions of a tile of packed vectors.
+func (m Matrices) packedDefines(t Tile, planes int) []Define {
+	return append(m.defines(), define("MATMUL_K", m.K, "PACKED_EIGHTS", m.Packed, "PACKED_SETS", t.WN/4/planes,
+		"PACKED_SPLIT", t.split(), "PACKED_STAGES", t.Stages, "PACKED_AHEAD", t.Ahead, "PACKED_PLANES", planes)...)
+}
+
+// checkPacked reports whether a product of planes weights can be divided into a tile of packed vectors.
+func (m Matrices) checkPacked(t Tile, planes int) error {
+	switch {
+	case m.Exact || m.Bits != 4 || m.Group == 16 || m.Floats || m.F32:
+		return fmt.Errorf("tile: packed vectors, want codes of 4 bits in groups of 32, 64 or 128 with scales in bf16, rounded to bf16")
+	case m.K%(packedColumns*t.split()) != 0:
+		return fmt.Errorf("tile: %d groups of four simdgroups share %d columns, want a multiple of %d for each",
+			t.split(), m.K, packedColumns)
+	case !slices.Contains([]int{4, 8, 16}, m.Packed) || t.BM != m.Packed*8:
+		return fmt.Errorf("tile: %d vectors, %d eights of which are packed, want as many: 4, 8 or 16 eights", t.BM,
+			m.Packed)
+	case t.WM != 1 || t.WN < 1 || t.WN%(4*planes) != 0 || t.BN != 16*t.WN || t.WN*t.split() > 32:
+		return fmt.Errorf("tile: %d columns of results of %d×%d simdgroups, want 16 for each of a multiple of %d, at most 32 in all",
+			t.BN, t.WN, t.split(), 4*planes)
+	case t.Stages < 2 || t.Ahead < 1:
+		return fmt.Errorf("tile: %d stages of vectors and %d blocks of codes ahead, want at least 2 and 1", t.Stages,
+			t.Ahead)
+	}
+	return nil
+}
+
+// at is the place of number k of vector t in Y.
+func (p Prepare) at(t, k int) int {
+	if p.Packed == 0 {
+		return t*p.K + k
+	}
+	rows := p.Packed * 8
+	tile, row := t/rows, t%rows
+	block, lane, word, column := k/packedColumns, k%packedColumns/32, k%32/8, k%8
+	return (((tile*(p.K/packedColumns)+block)*16+word*4+column%4)*rows+row)*8 + lane*2 + column/4
+}
