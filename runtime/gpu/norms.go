@@ -39,6 +39,10 @@ func (n *normed) vectors() (kernels.Norm, float32, operand) {
 // normalize adds a kernel that normalizes the rows of x into out. With a gate it multiplies them by activation(gate).
 func (b *binder) normalize(x *value, norm normed, gate *value, activation kernels.Activation, out *value) bool {
 	g, ok := x.grid()
+	var gates kernels.Rows
+	if gate != nil {
+		g, gates, ok = lower.GridsOf(x.view(), gate.view())
+	}
 	if !ok {
 		return false
 	}
@@ -49,10 +53,7 @@ func (b *binder) normalize(x *value, norm normed, gate *value, activation kernel
 		k.Weight, a.Weight = kernels.F32, bytesOf(norm.weight)
 	}
 	if gate != nil {
-		if k.Gates, ok = g.Like(gate.shape, gate.stride); !ok {
-			return false
-		}
-		k.Unaligned, a.Gate = unaligned(x, gate), bytesOf(gate)
+		k.Gates, k.Unaligned, a.Gate = gates, unaligned(x, gate), bytesOf(gate)
 	}
 	l, err := k.Launch(g.Tokens)
 	return b.launch("norm", l, err, a)

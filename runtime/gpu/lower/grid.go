@@ -2,6 +2,7 @@ package lower
 
 import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -42,6 +43,23 @@ func GridOf(shape, strides []int) (g Grid, ok bool) {
 		}
 	}
 	return g, false
+}
+
+// GridsOf describes two tensors of as many elements as rows in the same two levels: the grid of x, and the strides of
+// the rows of y. It returns false where they have no such levels in common.
+func GridsOf(x, y plan.View) (g Grid, of kernels.Rows, ok bool) {
+	if g, ok = GridOf(x.Shape, x.Strides); ok {
+		if of, ok = g.Like(y.Shape, y.Strides); ok {
+			return g, of, true
+		}
+	}
+	// The rows of x are evenly spaced, those of y may stand in groups.
+	if g, ok = GridOf(y.Shape, y.Strides); !ok {
+		return g, of, false
+	}
+	of = g.Strides
+	g.Strides, ok = g.Like(x.Shape, x.Strides)
+	return g, of, ok
 }
 
 // Like returns the strides of the rows of another tensor, which must have the same number of rows in the same two

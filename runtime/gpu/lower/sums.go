@@ -126,12 +126,11 @@ func (g *graph) gatedNorm(op *ir.Op) {
 		return
 	}
 	l, ok := g.numbers(gate)
-	from, _ := g.numbers(n.Input("x"))
-	grid, _ := GridOf(from.Shape, from.Strides)
-	if !ok || grid.Width != width(n.Result()) {
+	from, ok2 := g.numbers(n.Input("x"))
+	if !ok || !ok2 {
 		return
 	}
-	if _, ok := grid.Like(l.Shape, l.Strides); !ok {
+	if grid, _, ok := GridsOf(from.View, l.View); !ok || grid.Width != width(n.Result()) {
 		return
 	}
 	a := &ir.GatedNormAttrs{Eps: normEps(n), Activation: ir.Attrs[ir.GLUAttrs](op).Activation}
