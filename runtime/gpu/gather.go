@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"slices"
+
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/strided"
@@ -9,7 +11,26 @@ import (
 // bindTake reads rows by their indices.
 func bindTake(b *binder) bool {
 	axis := ir.Attrs[ir.AxisAttrs](b.Op).Axis
-	return b.gather("x", axis, "index") || b.takeInside(axis)
+	return b.takeOnly(axis) || b.gather("x", axis, "index") || b.takeInside(axis)
+}
+
+// takeOnly binds the choice of the only index along an axis: the result is x itself.
+func (b *binder) takeOnly(axis int) bool {
+	x, index := b.floats("x"), b.Input("index")
+	if x == nil || index == nil || !slices.Equal(index.shape, []int{1}) || !x.isDense() || x.offset != 0 ||
+		x.slot.state {
+		return false
+	}
+	if axis < 0 {
+		axis += len(x.shape)
+	}
+	if strided.Elements(x.shape[:axis+1]) != 1 || b.indices(index, 1) == nil {
+		return false
+	}
+	n := *x
+	n.dtype = b.Op.Result().Type.DType
+	b.Values[b.Op.Result()] = &n
+	return true
 }
 
 // takeInside binds the choice of indices along an axis that is not the first, such as tokens of heads [1, H, T, D]. The

@@ -60,10 +60,7 @@ func TestDumpPlans(t *testing.T) {
 var dumpTokens = []int{1, 3, 9, 64, 200}
 
 // dumpDevices are devices that plans are dumped for: as Describe takes them, and an H100, where products are streamed.
-var dumpDevices = []struct {
-	name string
-	info device.Info
-}{
+var dumpDevices = []dumpDevice{
 	{"metal", device.Info{Machine: kernels.Machine{Target: kernels.Metal}}},
 	{"cuda", device.Info{Machine: kernels.Machine{Target: kernels.CUDA}}},
 	{"h100", device.Info{Machine: kernels.Machine{Target: kernels.CUDA, Cores: 132, TransferMemory: 232448,
@@ -71,6 +68,11 @@ var dumpDevices = []struct {
 	// The tiny models have no product that an H100 streams: one that streams all there are.
 	{"streams", device.Info{Machine: kernels.Machine{Target: kernels.CUDA, Cores: 4,
 		TransferMemory: 232448, TransferLeast: 1}}},
+}
+
+type dumpDevice struct {
+	name string
+	info device.Info
 }
 
 // dumpPlans tells the plans of a module on a device for calls of so many tokens, as text that is the same wherever the

@@ -28,7 +28,10 @@ type Target struct {
 
 // Table has the passes of a GPU, in the order in which they run.
 var Table = passes.Ordered(
-	passes.Row[*graph]{Name: "rope", Run: row(rope)},
+	passes.Row[*graph]{Name: "rows-taken-late", Run: row(takenLate)},
+	passes.Row[*graph]{Name: "rope", Run: row(rope), After: []passes.Order{
+		{Pass: "rows-taken-late", Because: "the rotation of queries that are not taken yet is merged with that of keys"},
+	}},
 	passes.Row[*graph]{Name: "rope-write", Run: row(ropeWrites), After: []passes.Order{
 		{Pass: "rope", Because: "queries and keys are rotated by the same table"},
 	}},
