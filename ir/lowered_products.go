@@ -13,7 +13,8 @@ type MatvecAttrs struct {
 }
 
 // MatvecConvAttrs are the attributes of products of one row whose first Channels results of the first weight are
-// convolved. If Activation, one of [Activations], is not empty, results First to First+Rows-1 of weight number Of are
+// convolved; with the operands entries and writes (ir/ragged.go) the state lies in a slot, and the row is the only one
+// of a call. If Activation, one of [Activations], is not empty, results First to First+Rows-1 of weight number Of are
 // also written after that activation. Early says that no earlier operation writes the state and reset, so that a kernel
 // may read them while earlier kernels run.
 type MatvecConvAttrs struct {
@@ -135,15 +136,21 @@ func expandMatvec(b *Builder, op *Op) []*Value {
 	return []*Value{ended(b, b.Value("linear", nil, x, weights[0].Value, op.Input("bias")), op.Input("extra"), a.Cap)}
 }
 
-// expandMatvecConv: products as matvec has them, then the convolution, then the results after an activation.
+// expandMatvecConv: products as matvec has them, then the convolution, of a state in a slot where there are tables, then
+// the results after an activation.
 func expandMatvecConv(b *Builder, op *Op) []*Value {
 	a := Attrs[MatvecConvAttrs](op)
 	x := normed(b, op.Input("x"), op.Input("norm"), a.Eps, a.Norm)
 	out := append([]*Value{}, b.Op("linears", nil, x, op.Operand("weights")).Results...)
 	token := b.Value("reshape", nil, columns(b, out[0], 0, a.Channels), []int64{1, 1, int64(a.Channels)})
-	conv := b.BufferOp("buffer_conv", op.Buffer, &BufferConvAttrs{a.ConvActivation, a.ChannelFirst}, token,
-		op.Input("w"), op.Input("reset"))
-	out = append(out, conv.Result())
+	attrs := &BufferConvAttrs{a.ConvActivation, a.ChannelFirst}
+	if entries := op.Input("entries"); entries != nil {
+		out = append(out, b.BufferOp("slot_conv", op.Buffer, attrs, token, op.Input("w"), entries,
+			op.Input("writes")).Result())
+	} else {
+		out = append(out, b.BufferOp("buffer_conv", op.Buffer, attrs, token, op.Input("w"),
+			op.Input("reset")).Result())
+	}
 	if a.Activation != "" {
 		out = append(out, activated(b, a.Activation, columns(b, out[a.Of], a.First, a.Rows)))
 	}

@@ -146,7 +146,7 @@ func (b *binder) matvecs(weights []*weight, conv *convOf) bool {
 	kind, a := "linears", kernels.MatVecManyArguments[operand]{}
 	if conv != nil {
 		kind, a = "linear conv", conv.arguments
-		k.Conv, k.Early, k.Activated = &conv.kernel, conv.early, conv.activated
+		k.Conv, k.Slots, k.Early, k.Activated = &conv.kernel, conv.slots, conv.early, conv.activated
 	}
 	a.X, a.Norm, a.Step = bytesOf(r.x), r.norm, b.stepAt(r.n, nil)
 	buffers := [...]*kernels.WeightArguments[operand]{&a.W0, &a.W1, &a.W2, &a.W3}
@@ -160,13 +160,14 @@ func (b *binder) matvecs(weights []*weight, conv *convOf) bool {
 // convOf holds the causal convolution that follows a product of one token, and the operands of its kernel.
 type convOf struct {
 	kernel    kernels.Conv
+	slots     int                                  // kernels.MatVecMany.Slots
 	arguments kernels.MatVecManyArguments[operand] // all arguments but those of the products
 	early     bool
 	activated kernels.Activated
 }
 
 // bindMatvecConv binds the product of one row with several weights and the causal convolution of the first columns of
-// the first product.
+// the first product. Tables say where the state of a call of several sequences lies.
 func bindMatvecConv(b *binder) bool {
 	a, weights, s := ir.Attrs[ir.MatvecConvAttrs](b.Op), b.matrices("weights"), b.x.states[b.Op.Buffer]
 	if len(weights) == 0 || s == nil || s.slot == nil {
@@ -190,6 +191,14 @@ func bindMatvecConv(b *binder) bool {
 			ConvY: bytesOf(out), Next: after(s.slot)}}
 	if reset != nil {
 		c.arguments.Reset = bytesOf(reset)
+	}
+	if b.Op.Input("entries") != nil {
+		t := b.slots(1, s.shape[0])
+		if t == nil {
+			return false
+		}
+		c.slots, c.arguments.Entries, c.arguments.Writes = t.sequences, t.entries, t.writes
+		c.arguments.Next = whole(s.slot)
 	}
 	if a.Activation != "" {
 		activation, err := kernels.ActivationNamed(a.Activation)

@@ -1032,6 +1032,8 @@ type MatVecManyArguments[T comparable] struct {
 	ConvY     T                  // float, written, optional: W0 stands for it
 	Next      T                  // CONV_STATE_T, written, optional: W0 stands for it
 	Activated T                  // float, written, optional: W0 stands for it
+	Entries   T                  // int, optional: W0 stands for it
+	Writes    T                  // int, optional: W0 stands for it
 	Step      T                  // int
 }
 
@@ -1039,7 +1041,7 @@ type MatVecManyArguments[T comparable] struct {
 func (MatVecManyArguments[T]) Signature() *Signature { return &matVecManySignature }
 
 func (a MatVecManyArguments[T]) values() []T {
-	return []T{a.W0.Data, a.W0.Scales, a.W0.Biases, a.Y0, a.W1.Data, a.W1.Scales, a.W1.Biases, a.Y1, a.W2.Data, a.W2.Scales, a.W2.Biases, a.Y2, a.W3.Data, a.W3.Scales, a.W3.Biases, a.Y3, a.X, a.Norm, a.ConvW, a.Reset, a.State, a.ConvY, a.Next, a.Activated, a.Step}
+	return []T{a.W0.Data, a.W0.Scales, a.W0.Biases, a.Y0, a.W1.Data, a.W1.Scales, a.W1.Biases, a.Y1, a.W2.Data, a.W2.Scales, a.W2.Biases, a.Y2, a.W3.Data, a.W3.Scales, a.W3.Biases, a.Y3, a.X, a.Norm, a.ConvW, a.Reset, a.State, a.ConvY, a.Next, a.Activated, a.Entries, a.Writes, a.Step}
 }
 
 var matVecManySignature = Signature{Kernels: []string{"matvec_many", "stream_many"}, Arguments: []Argument{
@@ -1067,6 +1069,8 @@ var matVecManySignature = Signature{Kernels: []string{"matvec_many", "stream_man
 	{Name: "conv_y", Type: "float", Written: true, Optional: true, Instead: 0},
 	{Name: "next", Type: "CONV_STATE_T", Written: true, Optional: true, Instead: 0},
 	{Name: "activated", Type: "float", Written: true, Optional: true, Instead: 0},
+	{Name: "entries", Type: "int", Optional: true, Instead: 0},
+	{Name: "writes", Type: "int", Optional: true, Instead: 0},
 	{Name: "step", Type: "int"},
 }}
 

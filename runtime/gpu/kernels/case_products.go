@@ -101,14 +101,9 @@ func (v MatVecMany) newCase(l Launch, block int, s Sizes) *Case {
 	if v.Activated.Rows > 0 {
 		a.Activated = c.out(F32, v.M*v.Activated.Rows)
 	}
-	var few Conv
-	var conv ConvStepArguments[*Buffer]
+	var convolved func(x []float32, bound Bounds)
 	if v.Conv != nil {
-		few = *v.Conv
-		few.Channels = min(few.Channels, rows[0])
-		few.Token = few.Channels
-		conv = few.add(c, v.Conv.Channels, 1)
-		a.ConvW, a.Reset, a.State, a.ConvY, a.Next = conv.W, conv.Reset, conv.State, conv.Y, conv.Next
+		convolved = v.addConv(c, rows[0], &a)
 	}
 	a.Step = c.step()
 	c.run(l, a)
@@ -118,7 +113,7 @@ func (v MatVecMany) newCase(l Launch, block int, s Sizes) *Case {
 			y := c.wantRows(*results[i], bound, c.Tokens, rows[i], n)
 			v.Reference(weights[i](), x.Values(), norm.Values(), y)
 			if i == 0 && v.Conv != nil {
-				few.answer(c, conv, v.Conv.Channels, y[:few.Channels], bound, stored(few.State, bound))
+				convolved(y, bound)
 			}
 			if of := v.Activated; of.Rows > 0 && i == of.Weight {
 				all := make([]float32, c.Tokens*n)
@@ -130,6 +125,36 @@ func (v MatVecMany) newCase(l Launch, block int, s Sizes) *Case {
 		}
 	}
 	return c
+}
+
+// addConv adds the operands of the convolution behind the products, of which a self-test has rows of weight 0. It returns
+// the function that adds the expected results of the convolution of x, the results of these rows.
+func (v MatVecMany) addConv(c *Case, rows int, a *MatVecManyArguments[*Buffer]) func(x []float32, bound Bounds) {
+	all, few := v.Conv.Channels, *v.Conv
+	few.Channels = min(few.Channels, rows)
+	few.Token = few.Channels
+	if v.Slots == 0 {
+		conv := few.add(c, all, 1)
+		a.ConvW, a.Reset, a.State, a.ConvY, a.Next = conv.W, conv.Reset, conv.State, conv.Y, conv.Next
+		return func(x []float32, bound Bounds) {
+			few.answer(c, conv, all, x[:few.Channels], bound, stored(few.State, bound))
+		}
+	}
+	c.Elsewhere = false
+	t, size := c.tables(v.Slots), all*few.Taps
+	a.ConvW, a.ConvY = c.random(few.Weight, size), c.out(F32, all)
+	a.Entries, a.Writes = c.ints(t.entries...), c.ints(t.writes...)
+	a.State = c.pool(few.State, t, size)
+	a.Next = a.State
+	return func(x []float32, bound Bounds) {
+		conv := SlotConv{Conv: *v.Conv, Entries: v.Slots}
+		conv.Token = all
+		row := make([]float32, all) // products with rows of zeros
+		copy(row, x[:few.Channels])
+		pool := append([]float32{}, a.State.Values()...)
+		conv.Reference(row, a.ConvW.Values(), t.entries, t.writes, pool, c.want(a.ConvY, bound, all))
+		c.wantSlots(a.State, t, size, stored(few.State, bound), pool)
+	}
 }
 
 // newCase returns the case of tiled products. A self-test has some rows of two blocks, including the last row of all.

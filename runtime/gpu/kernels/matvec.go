@@ -189,6 +189,9 @@ type MatVecMany struct {
 	// Conv, if not nil, is a convolution of one token: the first Channels results of weight 0. There is one vector.
 	// Conv.Token is not used.
 	Conv *Conv
+	// Slots, if not 0, is the number of sequences that the table of a call of several has room for. The row is the only
+	// one of the call, and the convolution's state lies in a slot of a pool, as in a SlotConv.
+	Slots int
 	// Early says that no kernel of the sequence writes the convolution's state and reset before this one, so it can
 	// read them while the kernels before it still run.
 	Early bool
@@ -207,7 +210,8 @@ func (v MatVecMany) Tunings(m Machine) []Tuning { return v.variants(m, 1, v.N, t
 
 // Launch is the dispatch. It takes MatVecManyArguments: X f32 [M, K], Norm [K], of weight i the results Yi f32 [M,
 // N[i]]; with a Conv its ConvW, Reset, State, ConvY f32 [Channels] and Next, the state after it, which may be State
-// itself; Activated f32 [M, Rows].
+// itself; with Slots State and Next are the pool, and there are Entries i32 [Slots, 3] and Writes i32 [1] as of a
+// SlotConv; Activated f32 [M, Rows].
 func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 	if len(v.N) < 1 || len(v.N) > maxWeights || v.Sum != nil {
 		return Launch{}, fmt.Errorf("products with %d weights at once, want 1 to %d, and a vector that is no sum",
@@ -223,6 +227,12 @@ func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 				"convolution of %d channels behind products of %d vectors with %d rows, want one vector and a row for every channel", v.Conv.Channels, v.M, v.N[0])
 		}
 		more = append(define("MATVEC_CONV", true, "MATVEC_CONV_EARLY", v.Early), v.Conv.defines()...)
+	}
+	if v.Slots != 0 {
+		if v.Conv == nil || v.Conv.Reset != NoReset || v.Slots < 0 {
+			return Launch{}, fmt.Errorf("a table of %d sequences, want 1 at least with a convolution that is never reset, none without", v.Slots)
+		}
+		more = append(more, define("CONV_SLOTS", v.Slots)...)
 	}
 	if a := v.Activated; a.Rows > 0 {
 		if a.Weight < 0 || a.Weight >= len(v.N) || a.First < 0 || a.First+a.Rows > v.N[a.Weight] {

@@ -52,7 +52,9 @@ kernel void matvec(device const uint* w [[buffer(0)]],
 }
 
 // Up to four weights. The thread that has a result finishes it. A result of weight 0 that is a channel of the
-// convolution becomes the last row of the channel's state, and the convolution's output goes to conv_y.
+// convolution becomes the last row of the channel's state, and the convolution's output goes to conv_y. With CONV_SLOTS
+// the state lies in a slot of a pool, by the tables entries [CONV_SLOTS][3] and writes [1] of a call of several
+// sequences.
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
 kernel void matvec_many(device const uint* w0 [[buffer(0)]],
                         device const WEIGHT_SCALE* scales0 [[buffer(1)]],
@@ -78,7 +80,9 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
                         device float* conv_y [[buffer(21)]],  // absent: w0
                         device CONV_STATE_T* next [[buffer(22)]],  // absent: w0
                         device float* activated [[buffer(23)]],  // absent: w0
-                        device const int* step [[buffer(24)]],
+                        device const int* entries [[buffer(24)]],  // absent: w0
+                        device const int* writes [[buffer(25)]],  // absent: w0
+                        device const int* step [[buffer(26)]],
                         uint group [[threadgroup_position_in_grid]],
                         uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, stage, MATVEC_STAGE);
@@ -125,11 +129,11 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
   const bool channel = which == 0 && at.split == 0 && at.lane < MATVEC_ROWS && c < CONV_CHANNELS;
   float past[CONV_TAPS];
   float taps[CONV_TAPS];
-  bool zero = false;
+  conv_place place;
 #if MATVEC_CONV_EARLY
   if (channel) {
-    zero = conv_reset(reset, step);
-    conv_rows(state, c, past);
+    conv_find(reset, entries, writes, step, place);
+    conv_rows(state + conv_slot(place.from), c, past);
   }
 #endif
 #endif
@@ -137,8 +141,8 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
 #if MATVEC_CONV
   if (channel) {
 #if !MATVEC_CONV_EARLY
-    zero = conv_reset(reset, step);
-    conv_rows(state, c, past);
+    conv_find(reset, entries, writes, step, place);
+    conv_rows(state + conv_slot(place.from), c, past);
 #endif
     conv_taps(conv_w, c, taps);
   }
@@ -148,7 +152,7 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
   const int vector = at.lane % MATVEC_M;
   if (row < rows && vector < vectors) y0[long(vector) * rows + row] = out[0];
 #if MATVEC_CONV
-  if (channel) conv_advance(next, c, zero, out[0], past, taps, conv_y);
+  if (channel) conv_advance(next, c, place, out[0], past, taps, conv_y);
 #endif
   if (vector < vectors) matvec_activate(activated, which, row, vector, out[0]);
 }

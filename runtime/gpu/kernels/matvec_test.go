@@ -301,6 +301,68 @@ func TestMatVecConv(t *testing.T) {
 	require.EqualError(t, err, "activations of results 5 to 9 of weight 0, there are [8]")
 }
 
+// TestMatVecSlotConv: the convolution behind the products of a call's only row starts from a slot and stores its state
+// in a slot, or neither, as the tables say.
+func TestMatVecSlotConv(t *testing.T) {
+	t.Parallel()
+	for name, tuning := range map[string]kernels.Tuning{
+		"staged":   {Sets: 2, Rows: 2},
+		"streamed": {Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}},
+		"held":     holding(2, 2, 512, 4),
+		"direct":   {Direct: true, Sets: 2, Rows: 2, Split: 2, Bytes: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			oneOfThree(t)
+			t.Parallel()
+			r, rows := seeded(12), []int{40, 16}
+			conv := kernels.Conv{Channels: 30, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32}
+			v := kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: max(256, tuning.Stream.Columns), M: 1,
+				Norm: kernels.NormF32, Eps: 1e-6}, N: rows, Conv: &conv, Slots: 3, Early: name != "staged"}
+			l, err := v.Launch(tuning)
+			require.NoError(t, err)
+			x, norm := r.floats(v.K), r.floats(v.K)
+			a, weights, results := r.products(v.Format, rows, v.K)
+			taps := r.floats(conv.Channels * conv.Taps)
+			for what, tables := range map[string]struct{ entries, writes []int32 }{
+				"in place":    {[]int32{0, 1, 2, 0, 0, 0, 0, 0, 0}, []int32{2}},
+				"elsewhere":   {[]int32{0, 0, 0, 0, 1, 1, 0, 0, 0}, []int32{0}},
+				"from zeros":  {[]int32{0, 0, 0, 0, 0, 0, 0, 1, -1}, []int32{1}},
+				"not kept":    {[]int32{0, 1, 3, 0, 0, 0, 0, 0, 0}, []int32{-1}},
+				"no sequence": {[]int32{0, 0, 1, 0, 0, 2, 0, 0, 3}, []int32{-1}},
+				"no rows":     {make([]int32, 9), []int32{2}},
+			} {
+				t.Run(what, func(t *testing.T) {
+					pool := hold(conv.State, r.floats(4*conv.Channels*conv.Taps))
+					y, want := blank(conv.Channels+3), make([]float32, conv.Channels)
+					after := pool.floats()
+					a.X, a.Norm, a.Step = x, norm, []int32{1, 0}
+					a.ConvW, a.ConvY, a.State, a.Next = taps, y, pool.bytes, pool.bytes
+					a.Entries, a.Writes = tables.entries, tables.writes
+					kerneltest.Run(t, l, a)
+					for i, w := range weights {
+						products := blank(rows[i])
+						v.Reference(&w.Weight, x, norm, products)
+						requireClose(t, products, results[i], bound)
+					}
+					one := kernels.SlotConv{Conv: conv, Entries: 3}
+					one.Reference(results[0], taps, tables.entries, tables.writes, after, want)
+					requireClose(t, want, y[:len(want)], bound)
+					requireBlank(t, y[len(want):])
+					require.Equal(t, after, pool.floats())
+				})
+			}
+		})
+	}
+	v := kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1}, N: []int{8}, Slots: 2}
+	_, err := v.Launch(kernels.Tuning{})
+	require.EqualError(t, err, "a table of 2 sequences, want 1 at least with a convolution that is never reset, none without")
+	v.Conv = &kernels.Conv{Channels: 8, Taps: 4, State: kernels.F32, Weight: kernels.F32}
+	l, err := v.Launch(kernels.Tuning{})
+	require.NoError(t, err)
+	kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 1, Capacity: 1}))
+	kerneltest.Check(t, l.Case(kernels.Sizes{}))
+}
+
 func TestMatVecGLU(t *testing.T) {
 	t.Parallel()
 	for i, v := range []kernels.MatVecGLU{

@@ -118,9 +118,11 @@ struct stream_more {
   device float* conv_y;
   device CONV_STATE_T* next;
   device float* activated;
+  device const int* entries;
+  device const int* writes;
   device const int* step;
   int early;  // the channel whose state a thread has read before the wait
-  bool zero;
+  conv_place found;
   float past[CONV_TAPS];
   float taps[CONV_TAPS];
   STREAM_COPIES(1)
@@ -133,8 +135,8 @@ struct stream_more {
   }
   void read(int c) thread {
 #if MATVEC_CONV
-    zero = conv_reset(reset, step);
-    conv_rows(state, c, past);
+    conv_find(reset, entries, writes, step, found);
+    conv_rows(state + conv_slot(found.from), c, past);
     conv_taps(conv_w, c, taps);
 #endif
   }
@@ -157,7 +159,7 @@ struct stream_more {
 #if MATVEC_CONV
     if (at < CONV_CHANNELS) {
       if (early != at) read(at);
-      conv_advance(next, at, zero, out[0], past, taps, conv_y);
+      conv_advance(next, at, found, out[0], past, taps, conv_y);
     }
 #endif
     matvec_activate(activated, strip.which, strip.row, 0, out[0]);
@@ -190,14 +192,16 @@ kernel void stream_many(device const uint* w0 [[buffer(0)]],
                         device float* conv_y [[buffer(21)]],
                         device CONV_STATE_T* next [[buffer(22)]],
                         device float* activated [[buffer(23)]],
-                        device const int* step [[buffer(24)]],
+                        device const int* entries [[buffer(24)]],
+                        device const int* writes [[buffer(25)]],
+                        device const int* step [[buffer(26)]],
                         uint group [[threadgroup_position_in_grid]],
                         uint thread_index [[thread_index_in_threadgroup]]) {
   TG_MEMORY(memory, STREAM_BYTES);
   TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
   TG_ARRAY(float, squares, STREAM_SQUARES);
   stream_more product = {{w0, w1, w2, w3}, {scales0, scales1, scales2, scales3}, {biases0, biases1, biases2, biases3}, {y0, y1, y2, y3},
-                         conv_w, reset, state, conv_y, next, activated, step};
+                         conv_w, reset, state, conv_y, next, activated, entries, writes, step};
   stream_run<1>(product, group, thread_index, x, norm, x, stream_sum(), memory, arrived, squares);
 }
 

@@ -45,6 +45,12 @@ func (g *graph) deltaRule(op *ir.Op) {
 // ofSlots reports whether a delta rule is one of several sequences, each with its state in a slot.
 func ofSlots(op *ir.Op) bool { return strings.HasPrefix(op.Def.Name, "slot_") }
 
+// knownTables reports whether the host knows the tables of an operation on slots before a call.
+func knownTables(op *ir.Op) bool {
+	return len(shape(op.Input("entries"))) == 2 && known(ir.Use(op.Input("entries"))) &&
+		known(ir.Use(op.Input("writes")))
+}
+
 // deltaTokens returns the number of tokens. It returns false where the operands are not what the kernels take.
 func (g *graph) deltaTokens(op *ir.Op) (tokens int, ok bool) {
 	q, ok := g.floats(op.Input("q"))
@@ -60,8 +66,7 @@ func (g *graph) deltaTokens(op *ir.Op) (tokens int, ok bool) {
 	tokens, keyHeads, keyWidth := q.Shape[1], q.Shape[2], q.Shape[3]
 	heads, width := v.Shape[2], v.Shape[3]
 	if ofSlots(op) {
-		if tables := shape(op.Input("entries")); len(tables) != 2 || !known(ir.Use(op.Input("entries"))) ||
-			!known(ir.Use(op.Input("writes"))) {
+		if !knownTables(op) {
 			return 0, false
 		}
 		state = append([]int64{1}, state[1:]...)

@@ -76,10 +76,11 @@ var Table = passes.Ordered(
 	passes.Row[*graph]{Name: "gated-norms", Run: each((*graph).gatedNorm, "glu"), After: []passes.Order{
 		{Pass: "sums", Because: "the normalization of a sum is a part of the sum"},
 	}},
-	passes.Row[*graph]{Name: "convolved-products", Run: each((*graph).convolved, "buffer_conv"), After: []passes.Order{
-		{Pass: "sums", Because: "products do a normalization themselves that is none of a sum"},
-		{Pass: "gated-norms", Because: "it looks for gates, of which these have one"},
-	}},
+	passes.Row[*graph]{Name: "convolved-products", Run: each((*graph).convolved, "buffer_conv", "slot_conv"),
+		After: []passes.Order{
+			{Pass: "sums", Because: "products do a normalization themselves that is none of a sum"},
+			{Pass: "gated-norms", Because: "it looks for gates, of which these have one"},
+		}},
 	passes.Row[*graph]{Name: "pairs-of-products", Run: each((*graph).pair, "glu"), After: []passes.Order{
 		{Pass: "convolved-products", Because: "a convolution takes the products of the same row along"},
 	}},

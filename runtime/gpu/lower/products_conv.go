@@ -9,8 +9,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// convOf returns the kernel of a depthwise convolution. It returns false where kernels cannot compute it, or x has
-// another layout than they take.
+// convOf returns the kernel of a depthwise convolution, of which slot_conv is one of several sequences. It returns false
+// where kernels cannot compute it, or x has another layout than they take.
 func (g *graph) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
 	a, w, state := ir.Attrs[ir.BufferConvAttrs](op), op.Input("w"), op.Buffer
 	l, ok := g.numbers(op.Input("x"))
@@ -25,6 +25,9 @@ func (g *graph) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
 	if a.ChannelFirst {
 		want = []int{1, channels, taps[1]}
 	}
+	if ofSlots(op) && len(held) > 0 {
+		want[0] = held[0]
+	}
 	of, ok := CacheType(state, g.Precision)
 	if !ok || !slices.Equal(held, want) || !slices.Equal(taps, []int{channels, taps[1], 1}) || a.Activation != "" &&
 		a.Activation != "silu" {
@@ -32,19 +35,19 @@ func (g *graph) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
 	}
 	k = kernels.Conv{Channels: channels, Taps: taps[1], Token: l.Strides[1], SiLU: a.Activation == "silu", State: of,
 		ChannelFirst: a.ChannelFirst, Weight: kernels.F32}
-	if op.Input("reset") != nil {
+	if !ofSlots(op) && op.Input("reset") != nil {
 		k.Reset = kernels.ResetFlag
 	}
 	return k, true
 }
 
-// convolved merges the convolution of one token into the product whose first columns are its channels, together with
-// the other products of the same row that one kernel computes.
+// convolved merges the convolution of one token, or of the only row of a call of several sequences, into the product
+// whose first columns are its channels, together with the other products of the same row that one kernel computes.
 func (g *graph) convolved(op *ir.Op) {
 	x := op.Input("x")
 	k, ok := g.convOf(op)
 	l, _ := g.numbers(x)
-	if !ok || l.Shape[1] != 1 || l.Base.Def == nil || l.Offset != 0 {
+	if !ok || l.Shape[1] != 1 || l.Base.Def == nil || l.Offset != 0 || ofSlots(op) && !knownTables(op) {
 		return
 	}
 	of := l.Base.Def
@@ -58,6 +61,9 @@ func (g *graph) convolved(op *ir.Op) {
 	a := &ir.MatvecConvAttrs{Early: g.early(op), Channels: k.Channels,
 		ConvActivation: ir.Attrs[ir.BufferConvAttrs](op).Activation, ChannelFirst: k.ChannelFirst}
 	many.Conv, many.Early = &k, a.Early
+	if ofSlots(op) {
+		many.Slots = shape(op.Input("entries"))[0]
+	}
 	if a.Activation, a.Of, a.First, a.Rows = g.gateAhead(op, list, at); a.Activation != "" {
 		activation, _ := kernels.ActivationNamed(a.Activation)
 		many.Activated = kernels.Activated{Weight: a.Of, First: a.First, Rows: a.Rows, Activation: activation}
@@ -74,8 +80,14 @@ func (g *graph) convolved(op *ir.Op) {
 		weights = append(weights, list[i].w)
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		n := b.BufferOp("matvec_conv", op.Buffer, a, g.rowsOf(b, p.x, norm), weights, weight, op.Input("w"),
-			op.Input("reset"))
+		tables := []any{op.Input("w"), nil, nil, nil}
+		if ofSlots(op) {
+			tables[2], tables[3] = op.Input("entries"), op.Input("writes")
+		} else {
+			tables[1] = op.Input("reset")
+		}
+		n := b.BufferOp("matvec_conv", op.Buffer, a, append([]any{g.rowsOf(b, p.x, norm), weights, weight},
+			tables...)...)
 		for j, i := range at {
 			g.stand(op, list[i].out, n.Results[j])
 		}
@@ -83,10 +95,15 @@ func (g *graph) convolved(op *ir.Op) {
 	})
 }
 
-// early reports whether no operation before op writes its buffer, and the host knows the flag that resets it.
+// early reports whether no operation before op writes its buffer, and the host knows the flag that resets it. Tables of
+// slots are known.
 func (g *graph) early(op *ir.Op) bool {
+	early := !g.written(0, g.places[op], op.Buffer)
+	if ofSlots(op) {
+		return early
+	}
 	reset, ok := op.Arg("reset")
-	return !g.written(0, g.places[op], op.Buffer) && (!ok || known(reset))
+	return early && (!ok || known(reset))
 }
 
 // gateAhead looks for one row of a product's results that a later operation uses as its gate. It returns the gate's

@@ -1,5 +1,8 @@
 // One step of a causal depthwise convolution for a channel: code that conv.metal, slot_conv.metal, matvec.metal and
 // stream.metal share.
+#ifndef CONV_SLOTS
+#define CONV_SLOTS 0           // sequences that the table of a call of several has room for, 0: there is one state
+#endif
 #ifndef CONV_CHANNELS
 #define CONV_CHANNELS 64
 #define CONV_TAPS 4
@@ -62,11 +65,45 @@ inline void conv_write(device CONV_STATE_T* next, int c, thread const float* row
   UNROLL for (int j = 0; j < CONV_TAPS; j++) next[CONV_STATE_AT(j, c)] = CONV_STATE_T(row[j]);
 }
 
+// Which slots of a pool the state of a call's only row is read from and written to, negative for none; or, with one
+// state, 0 for both.
+struct conv_place {
+  int from;
+  int to;
+  bool absent;  // the row is of no sequence
+};
+
+// Finds the state. With CONV_SLOTS the tables say which slots it is in (ir/ragged.go describes them).
+inline void conv_find(device const uchar* reset, device const int* entries, device const int* writes, device const int* step, thread conv_place& at) {
+#if CONV_SLOTS
+  at.from = -1;
+  at.absent = true;
+  for (int n = 0; n < CONV_SLOTS && at.absent; n++) {
+    at.absent = entries[3 * n + 1] <= 0;
+    at.from = at.absent ? -1 : entries[3 * n + 2];
+  }
+  at.to = at.absent ? -1 : writes[0];
+#else
+  at.from = conv_reset(reset, step) ? -1 : 0;
+  at.to = 0;
+  at.absent = false;
+#endif
+}
+
+// Returns the first element of a slot in a pool; that of slot 0 for none.
+inline long conv_slot(int slot) {
+#if CONV_SLOTS
+  return long(max(slot, 0)) * (CONV_CHANNELS * CONV_TAPS);
+#else
+  return 0;
+#endif
+}
+
 // Does the step of a channel: x becomes the last row of the state, which is written to next; the output is written to
-// y.
-inline void conv_advance(device CONV_STATE_T* next, int c, bool zero, float x, thread float* row, thread const float* taps, device float* y) {
-  conv_clear(zero, row);
+// y, 0 for a row of no sequence.
+inline void conv_advance(device CONV_STATE_T* next, int c, thread const conv_place& at, float x, thread float* row, thread const float* taps, device float* y) {
+  conv_clear(at.from < 0, row);
   conv_shift(row, x);
-  conv_write(next, c, row);
-  y[c] = conv_output(row, taps);
+  if (at.to >= 0) conv_write(next + conv_slot(at.to), c, row);
+  y[c] = at.absent ? 0.0f : conv_output(row, taps);
 }
