@@ -69,9 +69,11 @@ type MatvecSumAttrs struct {
 }
 
 // GatedNormAttrs are the attributes of a norm that is multiplied by an activation of a gate, one of [Activations].
+// Prepared says that the result is for tiled products, and rounded to bf16 as that of prepare.
 type GatedNormAttrs struct {
 	Eps        float32
 	Activation string
+	Prepared   bool
 }
 
 // PrepareAttrs say how rows are brought into the form that tiled products take: normalized where Norm is set, and

@@ -166,6 +166,7 @@ func TestRaggedOnGPUInMixed(t *testing.T) {
 		"windows, tiles": {"gemma4-chat-bf16-ropefix", false, 6e-2},
 		"windows, exact": {"gemma4-chat-bf16-ropefix", true, 5e-3},
 		"hybrid, exact":  {"etc-qwen35moe-chat-sample", true, 1e-3},
+		"hybrid, tiles":  {"neighbours/qwen35-4w", false, 6e-2},
 	} {
 		t.Run(what, func(t *testing.T) {
 			m, o := fusetest.Load(t, c.name), batch.RaggedOptions{Rows: 48, Sequences: 3, BlockRows: 4}

@@ -1083,7 +1083,7 @@ type NormArguments[T comparable] struct {
 	Weight   T // NORM_WEIGHT_T, optional: X stands for it
 	Gate     T // float, optional: X stands for it
 	Sum      T // float, written, optional: X stands for it
-	Out      T // float, written, optional: X stands for it
+	Out      T // NORM_OUT_T, written, optional: X stands for it
 	Step     T // int
 }
 
@@ -1102,7 +1102,7 @@ var normSignature = Signature{Kernels: []string{"norm"}, Arguments: []Argument{
 	{Name: "weight", Type: "NORM_WEIGHT_T", Optional: true, Instead: 0},
 	{Name: "gate", Type: "float", Optional: true, Instead: 0},
 	{Name: "sum", Type: "float", Written: true, Optional: true, Instead: 0},
-	{Name: "out", Type: "float", Written: true, Optional: true, Instead: 0},
+	{Name: "out", Type: "NORM_OUT_T", Written: true, Optional: true, Instead: 0},
 	{Name: "step", Type: "int"},
 }}
 

@@ -46,7 +46,11 @@ func (n RMSNorm) newCase(s Sizes) *Case {
 	size := n.Heads * n.N
 	x, gate := c.random(F32, n.X.span(c.Tokens, n.Heads, n.N)), c.random(F32, n.Gates.span(c.Tokens, n.Heads, n.N))
 	pre, weight, scale := c.random(n.Pre, n.N), c.random(n.Weight, n.N), c.given(n.Scale, 0.75)
-	residual, sum, out := c.random(F32, c.Tokens*size), c.out(F32, c.Capacity*size), c.out(F32, c.Capacity*size)
+	written := F32
+	if n.Half {
+		written = BF16
+	}
+	residual, sum, out := c.random(F32, c.Tokens*size), c.out(F32, c.Capacity*size), c.out(written, c.Capacity*size)
 	c.run(l, NormArguments[*Buffer]{X: x, Pre: pre, Residual: residual, Scale: scale, Weight: weight, Gate: gate,
 		Sum: sum, Out: out, Step: c.step()})
 	c.reference = func() {
@@ -55,7 +59,7 @@ func (n RMSNorm) newCase(s Sizes) *Case {
 			wantSum = c.want(sum, Bounds{1e-6, sums(1)}, c.Tokens*size)
 		}
 		if !n.SumOnly {
-			want = c.want(out, Bounds{2e-6, sums(1)}, c.Tokens*size)
+			want = c.want(out, stored(written, Bounds{2e-6, sums(1)}), c.Tokens*size)
 		}
 		n.Reference(c.Tokens, x.Values(), pre.Values(), residual.Values(), 0.75, weight.Values(),
 			gate.Values(), wantSum, want)

@@ -2,11 +2,11 @@
 #ifdef ENTRY_norm
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void norm_entry(void* const* a) {
-  norm((device const float*)a[0], (device const NORM_PRE_T*)a[1], (device const float*)a[2], (device const NORM_SCALE_T*)a[3], (device const NORM_WEIGHT_T*)a[4], (device const float*)a[5], (device float*)a[6], (device float*)a[7], (device const int*)a[8], PORT_threadgroup_position_in_grid().x, PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+  norm((device const float*)a[0], (device const NORM_PRE_T*)a[1], (device const float*)a[2], (device const NORM_SCALE_T*)a[3], (device const NORM_WEIGHT_T*)a[4], (device const float*)a[5], (device float*)a[6], (device NORM_OUT_T*)a[7], (device const int*)a[8], PORT_threadgroup_position_in_grid().x, PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
 PORT_ENTRY(norm, NORM_SIMDGROUPS * NORM_ROWS * 32, 9)
 #else
-extern "C" __global__ void __launch_bounds__(NORM_SIMDGROUPS * NORM_ROWS * 32) norm_entry(device const float* x, device const NORM_PRE_T* pre, device const float* residual, device const NORM_SCALE_T* scale, device const NORM_WEIGHT_T* weight, device const float* gate, device float* sum, device float* out, device const int* step) {
+extern "C" __global__ void __launch_bounds__(NORM_SIMDGROUPS * NORM_ROWS * 32) norm_entry(device const float* x, device const NORM_PRE_T* pre, device const float* residual, device const NORM_SCALE_T* scale, device const NORM_WEIGHT_T* weight, device const float* gate, device float* sum, device NORM_OUT_T* out, device const int* step) {
   norm(x, pre, residual, scale, weight, gate, sum, out, step, PORT_threadgroup_position_in_grid().x, PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
 #endif

@@ -32,6 +32,8 @@ type RMSNorm struct {
 	Gated      bool
 	Activation Activation
 	Gates      Rows
+	// Half says that out is written in bf16, not in f32.
+	Half bool
 	// Unaligned says that x, residual or gate starts at an offset that is not a multiple of 16 bytes.
 	Unaligned bool
 	// Simdgroups is the number of simdgroups that share a row, up to 32; 0 stands for a choice by N.
@@ -48,7 +50,7 @@ func (n RMSNorm) vec() int {
 }
 
 // Launch is the dispatch for up to tokens tokens. It takes NormArguments: Pre and Weight [N], Scale [1], Residual, Sum
-// and Out f32 [T, Heads, N]. Sum may be Residual. No kernel may write the weights and Scale: they are read before it is
+// and Out f32 (bf16 with Half) [T, Heads, N]. Sum may be Residual. No kernel may write the weights and Scale: they are read before it is
 // this kernel's turn.
 func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	simdgroups := n.Simdgroups
@@ -74,7 +76,7 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 		return Launch{}, errors.New("norm that writes neither the sum nor the normalized rows")
 	}
 	x, gates := n.X.or(n.Heads, n.N), n.Gates.or(n.Heads, n.N)
-	return Launch{
+	l := Launch{
 		File: "norm", Kernel: "norm", Case: n.newCase,
 		Defines: define("NORM_N", n.N, "NORM_HEADS", n.Heads, "NORM_SIMDGROUPS", simdgroups, "NORM_ROWS",
 			rows, "NORM_VEC", n.vec(),
@@ -85,7 +87,11 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 			"NORM_ACTIVATION", int(n.Activation),
 			"NORM_PRE_T", n.Pre.text(), "NORM_SCALE_T", n.Scale.text(), "NORM_WEIGHT_T", n.Weight.text()),
 		Groups: [3]int{ceil(tokens*n.Heads, rows), 1, 1}, Threads: [3]int{simdgroups * rows * 32, 1, 1},
-	}, nil
+	}
+	if n.Half { // defined only then, so that the keys of other kernels do not change
+		l.Defines = append(l.Defines, define("NORM_OUT_T", BF16.text())...)
+	}
+	return l, nil
 }
 
 // Reference computes what the kernel computes. Operands that it does not have are nil.

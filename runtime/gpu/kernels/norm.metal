@@ -34,6 +34,9 @@
 #define NORM_SCALE_T float
 #define NORM_WEIGHT_T float
 #endif
+#ifndef NORM_OUT_T
+#define NORM_OUT_T float
+#endif
 #define PORT_WAITS
 #define NORM_THREADS (NORM_SIMDGROUPS * 32)
 #define NORM_EACH ((NORM_N / NORM_VEC + NORM_THREADS - 1) / NORM_THREADS)  // times NORM_VEC elements
@@ -64,6 +67,10 @@ inline void norm_write(device float* to, thread const float* v) {
 #else
   to[0] = v[0];
 #endif
+}
+
+inline void norm_write(device bfloat* to, thread const float* v) {
+  UNROLL for (int j = 0; j < NORM_VEC; j++) to[j] = bfloat(v[j]);
 }
 
 // The elements of a row that a thread has: EACH runs of VEC elements, THREADS runs apart; zeros behind the end of the
@@ -100,7 +107,7 @@ kernel void norm(device const float* x [[buffer(0)]],
                  device const NORM_WEIGHT_T* weight [[buffer(4)]],  // absent: x
                  device const float* gate [[buffer(5)]],  // absent: x
                  device float* sum [[buffer(6)]],  // absent: x
-                 device float* out [[buffer(7)]],  // absent: x
+                 device NORM_OUT_T* out [[buffer(7)]],  // absent: x
                  device const int* step [[buffer(8)]],
                  uint group [[threadgroup_position_in_grid]],
                  uint sg [[simdgroup_index_in_threadgroup]],

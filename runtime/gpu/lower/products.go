@@ -365,6 +365,11 @@ func (g *graph) byLibrary(b *ir.Builder, p *product) *ir.Value {
 // the same form.
 func (g *graph) prepare(b *ir.Builder, p *product, exact bool, packed int) *ir.Value {
 	norm := g.normOf(p)
+	if !exact && packed == 0 && norm == nil {
+		if y := g.preparedGates(b, p.x); y != nil {
+			return shapedAs(b, y, p.x)
+		}
+	}
 	x := g.rowsOf(b, p.x, norm)
 	if exact && norm == nil {
 		return x
@@ -373,7 +378,8 @@ func (g *graph) prepare(b *ir.Builder, p *product, exact bool, packed int) *ir.V
 	a.Norm, a.Eps, weight = normAttr(norm)
 	l, _ := g.Layout(x)
 	for _, op := range g.prepared {
-		if g.dead[op] || *ir.Attrs[ir.PrepareAttrs](op) != *a || op.Input("norm") != weight {
+		if g.dead[op] || op.Def.Name != "prepare" || *ir.Attrs[ir.PrepareAttrs](op) != *a ||
+			op.Input("norm") != weight {
 			continue
 		}
 		of := op.Input("x")
@@ -383,4 +389,42 @@ func (g *graph) prepare(b *ir.Builder, p *product, exact bool, packed int) *ir.V
 		}
 	}
 	return b.Value("prepare", a, x, weight)
+}
+
+// preparedGates gives the rows of a product as the gated norm before it writes them in bf16: once, for all products of them.
+// It returns nil where nothing but products reads the norm's result, or the device has no such kernel.
+func (g *graph) preparedGates(b *ir.Builder, x *ir.Value) *ir.Value {
+	h := g.defined(x, "gated_norm")
+	if h == nil {
+		return nil
+	}
+	for _, op := range g.prepared {
+		if !g.dead[op] && op.Def == h.Def && slices.EqualFunc(op.Args, h.Args, slices.Equal[[]ir.Arg]) {
+			return op.Result()
+		}
+	}
+	a := *ir.Attrs[ir.GatedNormAttrs](h)
+	if !g.only(x) || a.Prepared || !g.writesPrepared(h) {
+		return nil
+	}
+	a.Prepared = true
+	return b.Value("gated_norm", &a, h.Input("x"), h.Input("norm"), h.Input("gate"))
+}
+
+// writesPrepared reports whether the device has the kernel of a gated norm that writes bf16.
+func (g *graph) writesPrepared(op *ir.Op) bool {
+	a := ir.Attrs[ir.GatedNormAttrs](op)
+	x, ok := g.numbers(op.Input("x"))
+	gate, ok2 := g.numbers(op.Input("gate"))
+	activation, known := activationOf(a.Activation)
+	if !ok || !ok2 || !known {
+		return false
+	}
+	grid, gates, ok := GridsOf(x.View, gate.View)
+	k := kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides, Eps: a.Eps, Gated: true,
+		Activation: activation, Gates: gates, Half: true}
+	if op.Input("norm") != nil {
+		k.Weight = kernels.F32
+	}
+	return ok && ask(g.Target, "allowed", k, grid.Tokens, func() bool { return g.Allowed(k.Launch(grid.Tokens)) })
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/runtime/fuse"
+	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/lower"
 	"github.com/etc-ml/etc/runtime/plan"
@@ -256,5 +258,33 @@ func TestRowsOfProductsBehindNorms(t *testing.T) {
 		"a pair of several tokens":  {pairOfSum, "%g: f32[1,T,256]", 2, streams, "add_norm matvec_glu"},
 	} {
 		t.Run(name, c.run)
+	}
+}
+
+// TestGatedRowsAreRounded: gated norms of heads write the rows of tiled products as these take them, unless the device
+// must not use that kernel, or products do not round.
+func TestGatedRowsAreRounded(t *testing.T) {
+	t.Parallel()
+	fused, err := fuse.Fuse(fusetest.Load(t, "etc-qwen35moe-chat-sample"))
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		target lower.Target
+		tokens int
+		want   int // of the three layers with a delta rule
+	}{
+		"few rows":  {lower.Target{Precision: eval.Mixed}, 3, 3},
+		"many rows": {lower.Target{Precision: eval.Mixed}, 40, 3},
+		"one row":   {lower.Target{Precision: eval.Mixed}, 1, 0},
+		"exact":     {lower.Target{Precision: eval.FP32}, 40, 0},
+		"refused": {lower.Target{Precision: eval.Mixed, Refuses: func(l kernels.Launch) bool {
+			return strings.Contains(l.Key(), "NORM_OUT_T=bfloat")
+		}}, 3, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.target.Machine = machines["cuda"]
+			made, err := lower.Run(fused, plan.Shapes(fused, c.tokens), &c.target, passes.Control{Verify: true})
+			require.NoError(t, err)
+			require.Equal(t, c.want, strings.Count(strings.Join(opsOf(made), "\n"), "prepared=true"))
+		})
 	}
 }
