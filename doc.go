@@ -29,9 +29,9 @@
 // sums by default, and to the bit with Options.Deterministic. States stay in a cache while there is room: a prompt that
 // begins as one before costs only what is new in it.
 //
-// Options.Speculate has answers draft tokens, by a draft that Export has put into the file (ExportOptions.Draft) or from
-// their own text. Drafts make answers faster where they are right, and change none. Options.KVCache and Options.State
-// keep states in fewer bits, so that more answers fit in memory.
+// Options.Speculate has answers draft tokens, by a draft that Export has put into the file (ExportOptions.Draft) or
+// from their own text. Drafts make answers faster where they are right, and change none. Options.KVCache and
+// Options.State keep states in fewer bits, so that more answers fit in memory.
 //
 // # Zero values
 //

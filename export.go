@@ -32,9 +32,9 @@ type ExportOptions struct {
 	// GroupSize and EmbeddingGroupSize are how many weights of a row share a scale: 32, 64 or 128; 0 is 64. mxfp4,
 	// mxfp8 and nvfp4 have a size of their own.
 	GroupSize, EmbeddingGroupSize int
-	// Method chooses codes and scales: "best" (as ""), "minmax" or "hqq"; or, by what a text shows of the inputs of each
-	// linear weight, "auto" (as "" with Calibrate), "learned", "gptq" or "weighted". For mxfp4, mxfp8 and nvfp4 "" is
-	// minmax.
+	// Method chooses codes and scales: "best" (as ""), "minmax" or "hqq"; or, by what a text shows of the inputs of
+	// each linear weight, "auto" (as "" with Calibrate), "learned", "gptq" or "weighted". For mxfp4, mxfp8 and nvfp4
+	// "" is minmax.
 	Method string
 	// Calibrate is the text for methods that need one: "default" (as "") for the one in this library, or the path of a
 	// file, .jsonl with an object with "text" or "messages" in each line, or any other text.
@@ -138,7 +138,8 @@ func (o *ExportOptions) calibrate(ctx context.Context, c *loaders.Checkpoint, ou
 	options *passes.Options) (*calibration.Text, error) {
 	if !calibration.Needed(options) {
 		if _, byText := calibration.Methods[o.Method]; byText || o.Calibrate != "" {
-			return nil, kind.Usagef("ExportOptions: Calibrate %q and Method %q, but no linear weight has a method that "+
+			return nil, kind.Usagef("ExportOptions: Calibrate %q and Method %q, but no linear weight has a "+
+				"method that "+
 				"needs a text; set Linear 4w, and Method auto, learned, gptq or weighted", o.Calibrate, o.Method)
 		}
 		return nil, nil
@@ -261,7 +262,8 @@ func (o *ExportOptions) recipe(c *loaders.Checkpoint, recorded *record.Options) 
 		return o.executorch(c, linear, embedding, recorded)
 	}
 	if linear != nil || embedding != nil || o.Method != "" || o.GroupSize != 0 || o.EmbeddingGroupSize != 0 {
-		return none, kind.Usagef("ExportOptions.Recipe is a recipe's text, which alone says how weights are quantized; " +
+		return none, kind.Usagef("ExportOptions.Recipe is a recipe's text, which alone says how weights are " +
+			"quantized; " +
 			"leave Linear, Embedding, Method and the group sizes out")
 	}
 	r, err := passes.ParseRecipe("recipe", o.Recipe)
@@ -276,7 +278,8 @@ func (o *ExportOptions) executorch(c *loaders.Checkpoint, linear, embedding *qua
 			o.Method)
 	}
 	if smallFloats(linear) || smallFloats(embedding) {
-		return none, kind.Usagef("ExportOptions.Recipe executorch with mxfp4, mxfp8 or nvfp4: ExecuTorch's exporter has 4w and 8w")
+		return none, kind.Usagef("ExportOptions.Recipe executorch with mxfp4, mxfp8 or nvfp4: ExecuTorch's exporter " +
+			"has 4w and 8w")
 	}
 	if o.EmbeddingGroupSize == 0 { // one group a row, which is the exporter's default
 		if recorded.EmbeddingGroupSize = 0; embedding != nil {

@@ -401,8 +401,8 @@ func newSolver(w *weight, m *quantize.Moments, each eachFunc) (*quantize.Solver,
 	return s, nil
 }
 
-// follow has the solver of a weight follow the inputs that the checkpoint has where x are those that the weight gets, if
-// its method does that and there are more inputs than columns; otherwise nothing can be told from them.
+// follow has the solver of a weight follow the inputs that the checkpoint has where x are those that the weight gets,
+// if its method does that and there are more inputs than columns; otherwise nothing can be told from them.
 func follow(s *quantize.Solver, w *weight, exact, x dot.Matrix, each eachFunc) {
 	if !w.scheme.Method.Follows() || x.Rows <= w.cols {
 		return

@@ -88,7 +88,8 @@ func (e *encoder) scan(op *ir.Op) (any, error) {
 			definedIn(body, next) != nil || e.slots.owned[next] {
 			return nil, fmt.Errorf("the next value of carry %d is not an id_copy of its own at the end of the body", i)
 		} else if readAfter(body, next.Def, body.Args[len(originals)+i]) {
-			return nil, fmt.Errorf("the next value of carry %d is copied into its slot before the body has read the old one", i)
+			return nil, fmt.Errorf("the next value of carry %d is copied into its slot before the body has read "+
+				"the old one", i)
 		} else {
 			e.slots.share(next, result)
 		}

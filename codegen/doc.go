@@ -10,8 +10,8 @@
 //     pool of workers; memory does not grow with the checkpoint, bytes do not depend on the workers.
 //   - A file appears under its name only when it is whole.
 //   - Lifting what has been written gives the module that was written.
-//   - Every entry of a module is a method with a delegate of its own, whose graph has the constants, the buffers and the
-//     part of init that it needs ([ir.Module.Parts]). A weight that several need is stored once; a buffer of the
+//   - Every entry of a module is a method with a delegate of its own, whose graph has the constants, the buffers and
+//     the part of init that it needs ([ir.Module.Parts]). A weight that several need is stored once; a buffer of the
 //     same name in several graphs is one buffer (ExecuTorch's runtime gives each method its own).
 //
 // A module must be legal for the wire before it comes here: no composite operations, and the copies

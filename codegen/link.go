@@ -68,7 +68,8 @@ func fitTogether(parts []*partFile) error {
 		}
 		if a.Plan != b.Plan || a.Size != b.Size || a.Parts != b.Parts {
 			return &PartError{p.path, fmt.Sprintf(
-				"is of another export than %s: part %d of %d of a file of %d bytes with the plan %.12s, and not %d of %d bytes with the plan %.12s",
+				"is of another export than %s: part %d of %d of a file of %d bytes with the plan %.12s, and not %d "+
+					"of %d bytes with the plan %.12s",
 				first.path, b.Part, b.Parts, b.Size, b.Plan, a.Parts, a.Size, a.Plan)}
 		}
 	}

@@ -24,7 +24,8 @@ func (f WeightForm) quantShape(packed, scales Type) ([]*Expr, error) {
 	codes := packed.Shape[last].Mul(Const(32)).FloorDiv(Const(int64(bits)))
 	k, ok := unify(codes, scales.Shape[last].Mul(Const(int64(group))))
 	if !ok {
-		return nil, fmt.Errorf("packed codes %s hold %s codes of %d bits in a row, scales %s are for %s in groups of %d",
+		return nil, fmt.Errorf("packed codes %s hold %s codes of %d bits in a row, scales %s are for %s in "+
+			"groups of %d",
 			packed, codes, bits, scales, scales.Shape[last].Mul(Const(int64(group))), group)
 	}
 	return append(shape, k), nil

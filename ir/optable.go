@@ -335,7 +335,9 @@ var Ops = []OpDef{
 	{Name: "sorted_experts", Operands: operands("x gate:weight up:weight down:weight indices scores norm? extra?"),
 		Attrs: ExpertsAttrs{Activation: "silu"}, Results: 1, Expand: expandExperts},
 	{Name: "routed_experts", Operands: operands(
-		"x gate:weight up:weight down:weight logits norm? shared_gate:weight? shared_up:weight? shared_down:weight? shared_score? extra? scale?"), Attrs: RoutedExpertsAttrs{Activation: "silu"}, Results: 1, Expand: expandRoutedExperts},
+		"x gate:weight up:weight down:weight logits norm? shared_gate:weight? shared_up:weight? shared_down:weight? " +
+			"shared_score? extra? scale?"),
+		Attrs: RoutedExpertsAttrs{Activation: "silu"}, Results: 1, Expand: expandRoutedExperts},
 	{Name: "gated_add", Operands: operands("gate x term"), Results: 1, Expand: expandGatedAdd},
 	// Products and normalizations; see lowered_products.go.
 	{Name: "gated_norm", Operands: operands("x norm? gate"), Attrs: GatedNormAttrs{}, Results: 1,

@@ -149,7 +149,8 @@ func (v *verifier) entries() error {
 		}
 		for s := range v.symbols {
 			if other, taken := owner[s]; taken {
-				return fmt.Errorf("%s and %s share a symbol; each call has sizes of its own, so each entry needs its own symbols",
+				return fmt.Errorf("%s and %s share a symbol; each call has sizes of its own, so each entry needs its "+
+					"own symbols",
 					other, f.Name)
 			}
 			owner[s] = f.Name
@@ -256,7 +257,8 @@ func (v *verifier) use(x *Value) error {
 		return fmt.Errorf("a value is used where it is not defined")
 	}
 	if l, ok := v.loads[x]; ok && v.version[l.buffer] != l.version {
-		return fmt.Errorf("the loaded value of buffer @%s is used after a later write of the buffer; copy it with id_copy first", l.buffer.Name)
+		return fmt.Errorf("the loaded value of buffer @%s is used after a later write of the buffer; copy it with "+
+			"id_copy first", l.buffer.Name)
 	}
 	return nil
 }

@@ -73,7 +73,8 @@ func Open(dir string) (*Checkpoint, error) {
 		return nil, fmt.Errorf("%s: the family %s has no builder (%T)", config, m.Family, m.Config)
 	}
 	if m.Quantization != nil && mlx.IsOther(m.Quantization) && !fp8.Is(m.Quantization) && !mx.Is(m.Quantization) {
-		return nil, fmt.Errorf("%s: expected weights in bf16, f16, f32, fp8 or MX formats, or those of mlx-lm, found the quantization %s; use the original checkpoint", config, m.Quantization)
+		return nil, fmt.Errorf("%s: expected weights in bf16, f16, f32, fp8 or MX formats, or those of mlx-lm, found "+
+			"the quantization %s; use the original checkpoint", config, m.Quantization)
 	}
 	files, err := safetensors.OpenCheckpoint(dir)
 	if err != nil {

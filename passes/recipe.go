@@ -157,7 +157,8 @@ func ExecuTorchRecipe(style ExecuTorchStyle, linear, embedding *quantize.Scheme)
 	if style == MinMax {
 		if linear != nil {
 			if linear.Bits != 4 {
-				return r, fmt.Errorf("recipe executorch: %d-bit linears; ExecuTorch's exporter has 4 bits for this architecture", linear.Bits)
+				return r, fmt.Errorf("recipe executorch: %d-bit linears; ExecuTorch's exporter has 4 bits for this "+
+					"architecture", linear.Bits)
 			}
 			r.Rules = append(r.Rules,
 				Rule{Kind: LinearWeight, Scheme: &quantize.Scheme{Method: quantize.TorchAOAsymmetric, Bits: 4,

@@ -120,7 +120,8 @@ func hoistTake(m *ir.Module, r *ir.Region, take *ir.Op) {
 func samplingHead(m *ir.Module, _ *Options) error {
 	f := m.Entry
 	if len(f.Body.Results) != 1 || f.Body.Results[0].Type.Kind != ir.TensorKind || f.Body.Results[0].Type.Rank() != 2 {
-		return fmt.Errorf("the sampling head takes logits of shape (B, vocab), forward returns %s: slice the last token before lm_head first", f.Body.Results[0].Type)
+		return fmt.Errorf("the sampling head takes logits of shape (B, vocab), forward returns %s: slice the last "+
+			"token before lm_head first", f.Body.Results[0].Type)
 	}
 	err := ir.Build(func() {
 		b := &ir.Builder{Module: m, Region: f.Body}

@@ -217,7 +217,8 @@ func wideEmbedding(m *ir.Module) (found *ir.Value) {
 func roundConstants(m *ir.Module, _ *Options) error {
 	if w := wideEmbedding(m); w != nil {
 		return &SchemeError{w.Constant.Name, w.Constant.Data.Shape(),
-			fmt.Errorf("%s; ExecuTorch's exporter casts the whole model to bf16, caches too: cast the checkpoint to bf16 first, or use --recipe default", w.Type.DType)}
+			fmt.Errorf("%s; ExecuTorch's exporter casts the whole model to bf16, caches too: cast the checkpoint to "+
+				"bf16 first, or use --recipe default", w.Type.DType)}
 	}
 	for _, c := range m.Constants {
 		if t := c.Value.Type; c.Data != nil && (t.DType == ir.F32 || t.DType == ir.F16) && !ir.IsExact(c.Data) {

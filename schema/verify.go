@@ -184,7 +184,8 @@ func (v *verifier) table(at int64, o *object) error {
 	if v.schema.closed {
 		for slot := o.end; slot < t.slots; slot += 2 {
 			if v.u16(t.vtable+int64(slot)) != 0 {
-				return v.fail(nil, at, "field number %d is not in this version of the schema: the file needs a newer program",
+				return v.fail(nil, at, "field number %d is not in this version of the schema: the file needs a "+
+					"newer program",
 					(slot-4)/2)
 			}
 		}

@@ -44,7 +44,8 @@ func (p *peers) build() error {
 	}
 	for _, tool := range []string{"npm", "git", "tar", "cmake"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("building llama.cpp needs npm, git, tar, cmake and a C++ compiler: %w; -llama-bench FILE takes one that is built", err)
+			return fmt.Errorf("building llama.cpp needs npm, git, tar, cmake and a C++ compiler: %w; -llama-bench "+
+				"FILE takes one that is built", err)
 		}
 	}
 	source := filepath.Join(p.dir, "llama.cpp")

@@ -189,7 +189,8 @@ func (p *peers) serve(w io.Writer, name string, threads string, o served) error 
 
 // writeServed writes the medians of all rounds.
 func writeServed(w io.Writer, streams []string, servers ...*server) {
-	fmt.Fprintln(w, "| streams | server | first token, ms, p50 | p99 | between tokens, ms, p50 | p99 | tokens/s of all | min–max |")
+	fmt.Fprintln(w, "| streams | server | first token, ms, p50 | p99 | between tokens, ms, p50 | p99 | tokens/s of "+
+		"all | min–max |")
 	fmt.Fprintln(w, "|---:|---|---:|---:|---:|---:|---:|---:|")
 	for _, n := range streams {
 		for _, s := range servers {

@@ -71,7 +71,8 @@ func writeTable(w io.Writer, results []result) {
 		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Busy, b.Busy), cmp.Compare(a.Test[:2], b.Test[:2]),
 			cmp.Compare(a.Depth, b.Depth), cmp.Compare(a.Threads, b.Threads))
 	})
-	fmt.Fprintln(w, "| Model | test | threads | etc, tokens/s | llama.cpp, tokens/s | ratio | read, GB/s | etc of read | llama.cpp of read |")
+	fmt.Fprintln(w, "| Model | test | threads | etc, tokens/s | llama.cpp, tokens/s | ratio | read, GB/s | etc of "+
+		"read | llama.cpp of read |")
 	fmt.Fprintln(w, "| --- | --- | --: | --: | --: | --: | --: | --: | --: |")
 	all := models()
 	for _, r := range results {

@@ -7,8 +7,9 @@
 //
 // # Invariants
 //
-//   - Divergence and perplexity are those of `etc eval --against`, whose figures have the same bits on every machine; time and
-//     memory are the export's own, as the system counts them for the process, so a busy machine changes times little.
+//   - Divergence and perplexity are those of `etc eval --against`, whose figures have the same bits on every machine;
+//     time and memory are the export's own, as the system counts them for the process, so a busy machine changes
+//     times little.
 //   - A setting that is measured for the same commit is not measured again.
 //
 // The command imports nothing of etc; nothing imports it.

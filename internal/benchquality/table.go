@@ -32,7 +32,8 @@ func writeTable(w io.Writer, results []result) {
 	for _, model := range models(results) {
 		base := plain(results, model)
 		fmt.Fprintf(w, "%s\n\n", model)
-		fmt.Fprintln(w, "| form | group | method | bits | KL mean | × minmax | KL median | same first token | perplexity | file, bytes | processor time, s | peak memory, MiB |")
+		fmt.Fprintln(w, "| form | group | method | bits | KL mean | × minmax | KL median | same first token | "+
+			"perplexity | file, bytes | processor time, s | peak memory, MiB |")
 		fmt.Fprintln(w, "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
 		for _, s := range settings() {
 			i := slices.IndexFunc(results, func(r result) bool { return r.same(model, s) })

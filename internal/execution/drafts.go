@@ -75,7 +75,8 @@ func (d Drafts) In(path string, p *program.Program, flag string, told func(note 
 	case d.kind == "auto" || speculate.Kind(d.kind) == own:
 		out.Kind = own
 	default:
-		return out, kind.Usagef("%s %s: %s has no such draft; etc export --draft writes one, and ngram needs none", flag,
+		return out, kind.Usagef("%s %s: %s has no such draft; etc export --draft writes one, and "+
+			"ngram needs none", flag,
 			d.kind, path)
 	}
 	return out, nil

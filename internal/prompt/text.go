@@ -224,7 +224,8 @@ func (t *Text) Render(messages []chat.Message, generate bool) ([]int, error) {
 		return nil, kind.Usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", t.File)
 	}
 	if t.Template == nil {
-		return nil, kind.Usagef("%s holds no chat template: give --chat-template FILE, or --raw to use the prompt as it is", t.File)
+		return nil, kind.Usagef("%s holds no chat template: give --chat-template FILE, or --raw to use the "+
+			"prompt as it is", t.File)
 	}
 	mark := freeMark(messages)
 	prompt, err := t.Template.Render(t.shielded(messages, mark), generate, t.Think)

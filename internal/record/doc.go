@@ -3,8 +3,8 @@
 //
 // # Invariants
 //
-//   - The same export gives the same record, to the byte. Hashes have a fixed size, so that the record's is known before a
-//     weight is read; they are computed while the file is written.
+//   - The same export gives the same record, to the byte. Hashes have a fixed size, so that the record's is known
+//     before a weight is read; they are computed while the file is written.
 //
 // Package record imports loaders, passes and codegen; it must never import an engine or the command line.
 package record

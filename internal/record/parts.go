@@ -27,7 +27,8 @@ type Calibration struct {
 func (c *Calibration) write(out io.Writer) error {
 	_, err := fmt.Fprintf(out, "           calibrated with %s (SHA-256 %.16s…)", c.Text, c.SHA256)
 	if q := c.Quality; err == nil && q != nil {
-		_, err = fmt.Fprintf(out, ": on what was held out KL %.5f mean, %.5f median, %.4f 99th percentile; same first token %.1f %%; perplexity %.3f, the checkpoint's %.3f",
+		_, err = fmt.Fprintf(out, ": on what was held out KL %.5f mean, %.5f median, %.4f 99th percentile; same "+
+			"first token %.1f %%; perplexity %.3f, the checkpoint's %.3f",
 			q.Mean, q.Median, q.P99, 100*q.Top1, q.Perplexity, q.Reference)
 	}
 	if err == nil {

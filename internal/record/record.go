@@ -65,7 +65,8 @@ func (r *Record) Write(out io.Writer) error {
 	if r.Draft != nil {
 		sources, draft = sources+len(r.Draft.Sources), ", draft "+r.Draft.Kind
 	}
-	_, err := fmt.Fprintf(out, "build      %s; %s%s; recipe %s, qlinear %s, qembedding %s, groups of %d, method %s; hashes of %d source tensors\n",
+	_, err := fmt.Fprintf(out, "build      %s; %s%s; recipe %s, qlinear %s, qembedding %s, groups of %d, method %s; "+
+		"hashes of %d source tensors\n",
 		r.Tool, r.Architecture, draft, r.Recipe, o.Linear, o.Embedding, o.GroupSize, o.Method, sources)
 	if err == nil && r.Calibration != nil {
 		err = r.Calibration.write(out)

@@ -13,7 +13,8 @@ func init() {
 	register(map[string]Kernel{
 		"sdpa": attention,
 		"update_and_attend": func(*Call) ([]Value, error) {
-			return nil, errors.New("needs a key-value cache that a runner installs; this file can run only in a runner that has one")
+			return nil, errors.New("needs a key-value cache that a runner installs; this file can run only in a " +
+				"runner that has one")
 		},
 	})
 }

@@ -265,7 +265,8 @@ func (c *Call) experts() (experts [3]*weight, err error) {
 		err = fmt.Errorf("x has shape %v, its last dim must be %d", x.Shape, gate.shape[2])
 	case len(indices.Shape) != rank || !slices.Equal(indices.Shape[:rank-1], x.Shape[:rank-1]) ||
 		!slices.Equal(indices.Shape, scores.Shape):
-		err = fmt.Errorf("indices %v and scores %v for x %v: want x's dims with the last one the number of experts per token", indices.Shape, scores.Shape, x.Shape)
+		err = fmt.Errorf("indices %v and scores %v for x %v: want x's dims with the last one the number of "+
+			"experts per token", indices.Shape, scores.Shape, x.Shape)
 	case indices.DType.IsFloat():
 		err = fmt.Errorf("indices are %s, want an integer dtype", indices.DType)
 	}

@@ -95,7 +95,8 @@ func (c *Call) checkConv(spatial, groups int) error {
 	case groups < 1 || groups > 1 && spatial == 3:
 		return fmt.Errorf("%d groups over %d spatial dims: want at least one, and one over three dims", groups, spatial)
 	case x.Shape[spatial+1] != groups*w.Shape[spatial+1] || w.Shape[0]%groups != 0:
-		return fmt.Errorf("x %v and w %v do not agree for %d groups: want C = %d channels in x and a multiple of %d outputs",
+		return fmt.Errorf("x %v and w %v do not agree for %d groups: want C = %d channels in x and a multiple "+
+			"of %d outputs",
 			x.Shape, w.Shape, groups, groups*w.Shape[spatial+1], groups)
 	}
 	return nil
@@ -126,7 +127,8 @@ func (d window) plan(in, taps int, flip bool) (axisPlan, error) {
 	}
 	width := 1 + (last-first-1)*d.inputDilation + low + high - (1 + (taps-1)*d.dilation)
 	if last <= first || taps < 1 || width < 0 {
-		return axisPlan{}, fmt.Errorf("%d elements with padding %d and %d are too few for a kernel of %d elements with dilation %d", in, d.low, d.high, taps, d.dilation)
+		return axisPlan{}, fmt.Errorf("%d elements with padding %d and %d are too few for a kernel of %d elements "+
+			"with dilation %d", in, d.low, d.high, taps, d.dilation)
 	}
 	p := axisPlan{out: width/d.stride + 1, taps: taps}
 	if _, err := elements([]int{p.out, taps}); err != nil {

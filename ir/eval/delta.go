@@ -151,7 +151,8 @@ func metalKernel(c *Call) ([]Value, error) {
 		len(in) != len(known.InputNames) || len(args) != len(known.TemplateArgNames) ||
 		len(attrs.OutputDtypes) != len(known.OutputNames) ||
 		len(c.Op.Results) != len(known.OutputNames) || attrs.InitValue != nil {
-		return nil, fmt.Errorf("kernel %s has inputs %v, outputs %v and template arguments %v; known is the one with inputs %v, outputs %v and template arguments %v",
+		return nil, fmt.Errorf("kernel %s has inputs %v, outputs %v and template arguments %v; known is the one with "+
+			"inputs %v, outputs %v and template arguments %v",
 			attrs.Name, attrs.InputNames, attrs.OutputNames, attrs.TemplateArgNames, known.InputNames,
 			known.OutputNames, known.TemplateArgNames)
 	}
@@ -180,7 +181,8 @@ func metalKernel(c *Call) ([]Value, error) {
 	// The kernel's 32 threads share a row of the state evenly, and it writes elements of type InT.
 	dtype := ir.DType(args[0])
 	if group := c.Ints("threadgroup"); keyWidth%32 != 0 || len(group) != 3 || group[0] != 32 {
-		return nil, fmt.Errorf("kernel %s: Dk is %d in threadgroups of %v, want a multiple of 32 and 32 threads along x", attrs.Name, keyWidth, group)
+		return nil, fmt.Errorf("kernel %s: Dk is %d in threadgroups of %v, want a multiple of 32 and 32 "+
+			"threads along x", attrs.Name, keyWidth, group)
 	}
 	if want := []ir.DType{dtype, ir.DType(state)}; !slices.Equal(attrs.OutputDtypes, want) {
 		return nil, fmt.Errorf("kernel %s: outputs are %v, its template arguments make them %v", attrs.Name,

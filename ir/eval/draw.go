@@ -15,13 +15,13 @@ func init() {
 
 // adjustLogits changes logits [R, V] before a draw, each row by itself, in float32 and in this order:
 //
-//   - The list of a row, ids [E], names tokens of which no two are equal; an id below 0 is nothing. bias [E] is added to
-//     their logits.
-//   - counts [E, 2] says of each how often it stands among the last tokens of the prompt and the answer, and among those
-//     of the answer. penalties [3] are repeat, presence and frequency. Where the first count is above 0 the logit is
-//     divided by repeat if it is above 0, and multiplied by it otherwise; presence is subtracted where the second count is
-//     above 0, and so is frequency times that count. (Keskar et al., CTRL, 2019, section 4.1; the penalties of OpenAI's
-//     API. llama.cpp has the same.)
+//   - The list of a row, ids [E], names tokens of which no two are equal; an id below 0 is nothing. bias [E] is added
+//     to their logits.
+//   - counts [E, 2] says of each how often it stands among the last tokens of the prompt and the answer, and among
+//     those of the answer. penalties [3] are repeat, presence and frequency. Where the first count is above 0 the
+//     logit is divided by repeat if it is above 0, and multiplied by it otherwise; presence is subtracted where the
+//     second count is above 0, and so is frequency times that count. (Keskar et al., CTRL, 2019, section 4.1; the
+//     penalties of OpenAI's API. llama.cpp has the same.)
 //   - fed, where it is there, is a token that the counts leave out: both of its counts are one more, whether it is in
 //     the list or not; below 0 it is nothing. So a call can be prepared before the token that it feeds is known.
 //   - mask [M, ceil(V/64)] holds sets of tokens: bit t%64 of word t/64 is that of token t. mask_row is the set that the

@@ -222,7 +222,8 @@ func (x *Machine) value(v *ir.Value) (Value, error) {
 
 // errUndefined is the error of a value that is read and holds nothing. A verifier cannot tell: which arm of an If runs
 // is known when it runs, and two Ifs may have one condition.
-var errUndefined = errors.New("nothing has been written there: it is a result of an if, and the arm that ran does not write it")
+var errUndefined = errors.New("nothing has been written there: it is a result of an if, and the arm that ran does " +
+	"not write it")
 
 // operand is a value as op takes it.
 func (x *Machine) operand(op *ir.Op, name string, v *ir.Value) (Value, error) {

@@ -108,7 +108,8 @@ func (c *Call) ropeOffsets(batch int) ([]int32, error) {
 		return nil, fmt.Errorf("offset is %s, want an integer dtype", t.DType)
 	}
 	if len(t.Shape) > 1 || len(t.I) != 1 && len(t.I) != batch {
-		return nil, fmt.Errorf("offset has shape %v, want a scalar or one start position for each of %d rows of the batch", t.Shape, batch)
+		return nil, fmt.Errorf("offset has shape %v, want a scalar or one start position for each of %d rows "+
+			"of the batch", t.Shape, batch)
 	}
 	offsets := make([]int32, len(t.I))
 	for i, v := range t.I {

@@ -320,7 +320,8 @@ func (e *TensorError) Error() string {
 	if len(e.Problems) == 1 {
 		noun = "tensor does"
 	}
-	fmt.Fprintf(&b, "%s: %d %s not fit config.json, which describes a %s; use the config.json that belongs to the weights, and complete files:", e.Source, len(e.Problems), noun, e.Architecture)
+	fmt.Fprintf(&b, "%s: %d %s not fit config.json, which describes a %s; use the config.json that belongs to the "+
+		"weights, and complete files:", e.Source, len(e.Problems), noun, e.Architecture)
 	for i, p := range e.Problems {
 		if i == maxListed && len(e.Problems) > maxListed+1 {
 			fmt.Fprintf(&b, "\n\tand %d more", len(e.Problems)-maxListed)

@@ -92,7 +92,8 @@ func (c *client) download(ctx context.Context, r Repo, commit string, f remote, 
 		return nil
 	}
 	if f.hasher() == nil && !c.options.Unverified {
-		return fmt.Errorf("%s/%s: the hub names its content %q, which is no SHA-256 or SHA-1, so that nothing tells whether it is whole and the right one; --unverified takes it as it comes", r.Name, f.name, f.hash)
+		return fmt.Errorf("%s/%s: the hub names its content %q, which is no SHA-256 or SHA-1, so that nothing tells "+
+			"whether it is whole and the right one; --unverified takes it as it comes", r.Name, f.name, f.hash)
 	}
 	p := &partial{client: c, repo: r, commit: commit, remote: f, path: path + ".incomplete", progress: progress}
 	if err := p.fetch(ctx); err != nil {

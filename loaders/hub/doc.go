@@ -7,8 +7,9 @@
 //
 // # Invariants
 //
-//   - A blob is there whole or not at all: it is written as NAME.incomplete, its length and hash are checked (the SHA-256
-//     of a large file, git's SHA-1 of a small one), then it is renamed. What is cut stays and is continued the next time.
+//   - A blob is there whole or not at all: it is written as NAME.incomplete, its length and hash are checked (the
+//     SHA-256 of a large file, git's SHA-1 of a small one), then it is renamed. What is cut stays and is continued
+//     the next time.
 //   - Only one process writes a blob: it holds a lock, which the system drops when the process ends.
 //   - The token goes to the endpoint's own host and to no other, whatever redirects say, and never into a message.
 //   - Waits and retries are bounded, and so is what is read of any answer but the files themselves.

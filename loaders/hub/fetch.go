@@ -41,7 +41,8 @@ func Fetch(ctx context.Context, r Repo, o Options) (dir string, err error) {
 			return "", fmt.Errorf("%s: %w, and HF_HUB_OFFLINE forbids to download it", r, problem)
 		}
 	} else if o.Offline {
-		return "", fmt.Errorf("%s: expected a snapshot of it in %s, found none, and HF_HUB_OFFLINE forbids to download it", r, f.cache.root)
+		return "", fmt.Errorf("%s: expected a snapshot of it in %s, found none, and HF_HUB_OFFLINE forbids to "+
+			"download it", r, f.cache.root)
 	}
 	if err := f.list(ctx); err != nil {
 		known, ok := f.cache.commit(r.Revision)
@@ -98,7 +99,8 @@ func (f *fetcher) list(ctx context.Context) error {
 			}
 		}
 		if gguf != nil {
-			return fmt.Errorf("%s: expected a checkpoint with %s, found GGUF files; download one and export it by its path: %s", f.repo, configFile, strings.Join(gguf[:min(len(gguf), 20)], ", "))
+			return fmt.Errorf("%s: expected a checkpoint with %s, found GGUF files; download one and export it by "+
+				"its path: %s", f.repo, configFile, strings.Join(gguf[:min(len(gguf), 20)], ", "))
 		}
 		return fmt.Errorf("%s: expected a checkpoint with %s, found %d files without it", f.repo,
 			configFile, len(f.names))

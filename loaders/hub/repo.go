@@ -29,7 +29,8 @@ func ParseRepo(id string) (Repo, error) {
 	}
 	if len(id) > 250 || !repoName.MatchString(name) || strings.Contains(id, "..") || strings.Contains(name, "--") ||
 		!revision.MatchString(rev) || strings.HasSuffix(rev, "/") || strings.Contains(rev, "//") {
-		return Repo{}, fmt.Errorf("hub id %q: expected org/name, or org/name@revision, of letters, digits and - _ . signs", id)
+		return Repo{}, fmt.Errorf("hub id %q: expected org/name, or org/name@revision, of letters, digits and "+
+			"- _ . signs", id)
 	}
 	return Repo{name, rev}, nil
 }

@@ -281,9 +281,9 @@ func q6_K(out []byte, v []float32) []byte {
 	return appendHalf(out, d)
 }
 
-// WriteGGUF writes the checkpoint as llama.cpp's convert_hf_to_gguf.py does (conversion/base.py, qwen.py, gemma.py, muse_glimmer.py),
-// with the encoding that kind gives for the name of a matrix in the file; what is no matrix, the router and the
-// convolution are F32.
+// WriteGGUF writes the checkpoint as llama.cpp's convert_hf_to_gguf.py does (conversion/base.py, qwen.py, gemma.py,
+// muse_glimmer.py), with the encoding that kind gives for the name of a matrix in the file; what is no matrix, the
+// router and the convolution are F32.
 func (s *Source) WriteGGUF(path string, kind func(name string) string) error {
 	g := &GGUF{}
 	if err := s.AddGGUF(g, kind); err != nil {

@@ -30,7 +30,8 @@ func (s *Source) museGGUF(g *GGUF, add func(string, *Tensor)) {
 	}
 	key("attention.sliding_window_pattern", slides)
 	names := map[string]string{
-		"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight", "lm_head.weight": "output.weight",
+		"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight",
+		"lm_head.weight":                    "output.weight",
 		"input_layernorm.weight":            "attn_norm.weight",
 		"post_attention_layernorm.weight":   "post_attention_norm.weight",
 		"pre_feedforward_layernorm.weight":  "ffn_norm.weight",

@@ -7,8 +7,8 @@
 //   - Codes, scales and biases are handed on as they are; nothing is decoded.
 //   - A module is quantized if it has scales, which is mlx-lm's own rule; what config.json says of it must agree
 //     with the shapes, or the error names the tensor.
-//   - Modes are affine, mxfp4, mxfp8 and nvfp4; the latter three have scales of a byte and no biases. Other modes and other
-//     quantizers are refused by name.
+//   - Modes are affine, mxfp4, mxfp8 and nvfp4; the latter three have scales of a byte and no biases. Other modes and
+//     other quantizers are refused by name.
 //
 // Package mlx imports loaders/builder and loaders/huggingface and must never import passes, codegen or runtime.
 package mlx

@@ -110,7 +110,8 @@ func (c *Config) divided(scales, global builder.Tensor, name string) (ir.Data, e
 		return scales.Data, nil
 	}
 	refuse := func(why string) error {
-		return fmt.Errorf("%s: tensor %s: the global scale %g %s; the nodes that multiply have no global scale of their own, so etc cannot say these weights exactly: use the original checkpoint",
+		return fmt.Errorf("%s: tensor %s: the global scale %g %s; the nodes that multiply have no global scale of "+
+			"their own, so etc cannot say these weights exactly: use the original checkpoint",
 			c.file, name, g, why)
 	}
 	fraction, exponent := math.Frexp(float64(g))

@@ -119,7 +119,8 @@ func (w weight) join() (builder.Tensor, error) {
 			w.Type)
 	}
 	if len(codes.Shape) != 2 || len(w.Data.BlockSize) != 2 || w.Data.BlockSize[0] != 1 {
-		return none, fmt.Errorf("expected a matrix in groups of neighbours of a row, found the shape %v in blocks of %v", codes.Shape, w.Data.BlockSize)
+		return none, fmt.Errorf("expected a matrix in groups of neighbours of a row, found the shape %v in "+
+			"blocks of %v", codes.Shape, w.Data.BlockSize)
 	}
 	f, params, err := w.form(codes, scale.Shape)
 	if err != nil {
@@ -128,7 +129,8 @@ func (w weight) join() (builder.Tensor, error) {
 	rows, columns, group := f.rows, f.columns, w.Data.BlockSize[1]
 	if group < 1 || columns%group != 0 || !slices.Equal(params, []int64{rows, columns / group}) ||
 		!slices.Equal(zero.Shape, scale.Shape) {
-		return none, fmt.Errorf("expected scales and zero points for [%d,%d] in groups of %d, found the shapes %v and %v", rows, columns, group, scale.Shape, zero.Shape)
+		return none, fmt.Errorf("expected scales and zero points for [%d,%d] in groups of %d, found the "+
+			"shapes %v and %v", rows, columns, group, scale.Shape, zero.Shape)
 	}
 	if scale.Data.DType() != ir.BF16 || zero.Data.DType() != ir.BF16 && zero.Data.DType() != ir.I8 {
 		return none, fmt.Errorf("expected scales in BF16 and zero points in BF16 or I8, found %s and %s",
@@ -159,7 +161,8 @@ func (w weight) form(codes builder.Tensor, params []int64) (f form, _ []int64, e
 			return f, nil, fmt.Errorf("expected int8 codes in I8, found %s in %s", w.Data.Target.DType, codes.DType)
 		}
 	default:
-		return f, nil, fmt.Errorf("expected an Int4Tensor or an IntxUnpackedToInt8Tensor, as quantize_and_save writes for MLX, found a %s", w.Type)
+		return f, nil, fmt.Errorf("expected an Int4Tensor or an IntxUnpackedToInt8Tensor, as quantize_and_save "+
+			"writes for MLX, found a %s", w.Type)
 	}
 	return f, params, nil
 }

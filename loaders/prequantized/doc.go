@@ -9,8 +9,8 @@
 //
 // # Invariants
 //
-//   - Codes and scales are those of the bundle. Biases are -scale·(zero + offset), rounded to the dtype of the scales as
-//     ExecuTorch's exporter does it.
+//   - Codes and scales are those of the bundle. Biases are -scale·(zero + offset), rounded to the dtype of the scales
+//     as ExecuTorch's exporter does it.
 //   - Other subclasses, those packed for CUDA among them, are refused by name.
 //
 // Package prequantized imports ir and loaders/builder and must never import passes, codegen or runtime.

@@ -141,7 +141,8 @@ func (s *bestSearch) trim(minMax params) {
 	for i, m := range s.moments[n:all] {
 		c, v := s.spread(m)
 		covariance, variance := float64(c), float64(max(v, 1))
-		explains = max(explains, math.Float64bits(float64(covariance*covariance)/variance)&^(maxGrids-1)|uint64(maxGrids-1-i))
+		part := math.Float64bits(float64(covariance*covariance) / variance)
+		explains = max(explains, part&^(maxGrids-1)|uint64(maxGrids-1-i))
 	}
 	codes := s.moments[n:][maxGrids-1-explains%maxGrids]
 	for range fitRounds {

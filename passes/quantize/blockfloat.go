@@ -72,7 +72,8 @@ func (s Scheme) checkBlockFloat(cols int) error {
 		return fmt.Errorf("%s quantization to %s: its scales are bytes, found %d iterations and scales of type %s",
 			s.Method, s.Mode, s.Iterations, s.Params)
 	case cols <= 0 || cols%s.GroupSize != 0:
-		return fmt.Errorf("%s quantization to %s in groups of %d: a row has %d weights, which %d does not divide; leave the tensor unquantized",
+		return fmt.Errorf("%s quantization to %s in groups of %d: a row has %d weights, which %d does not divide; "+
+			"leave the tensor unquantized",
 			s.Method, s.Mode, s.GroupSize, cols, s.GroupSize)
 	}
 	return nil
@@ -111,7 +112,8 @@ func (f *blockFloat) outOfRange(most float32, scale uint8) *ValueError {
 	}
 	return &ValueError{Detail: fmt.Sprintf(
 		"the 16 weights from here on need the scale %g, and a scale e4m3 is between %g and %g; "+
-			"the global scale that nvfp4 has for this is nothing that nodes which multiply can say: leave the tensor unquantized, or in another form",
+			"the global scale that nvfp4 has for this is nothing that nodes which multiply can say: leave the tensor "+
+			"unquantized, or in another form",
 		most, f.scaleValue(1), f.scaleValue(f.greatest))}
 }
 

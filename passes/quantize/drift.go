@@ -15,8 +15,8 @@ func NewDrift(cols int) *Drift {
 	return &Drift{cols: cols, sums: dot.Dense(make([]float32, cols*cols), cols, cols), squares: make([]float64, cols)}
 }
 
-// Add adds the inputs x [rows, cols], where the checkpoint has those of exact. As with [Moments.Add], the result depends
-// on the order of calls and on how inputs are divided among them, not on each.
+// Add adds the inputs x [rows, cols], where the checkpoint has those of exact. As with [Moments.Add], the result
+// depends on the order of calls and on how inputs are divided among them, not on each.
 func (d *Drift) Add(exact, x []float32, rows int, each Each) {
 	d.rows += rows
 	turned, away := make([]float32, d.cols*momentRows), make([]float32, d.cols*momentRows)
@@ -63,7 +63,8 @@ const driftSample = 64
 // by x, added to x.
 //
 // A prediction from few inputs predicts inputs that it was not made from less well, so W·C·H⁻¹ is multiplied by the
-// adjusted coefficient of determination over the coefficient itself (M. Ezekiel, 1930), measured on some of the columns.
+// adjusted coefficient of determination over the coefficient itself (M. Ezekiel, 1930), measured on some of the
+// columns.
 func (v *Solver) Follow(d *Drift, each Each) {
 	count := min(driftSample, d.cols)
 	sample := dot.Dense(make([]float32, count*d.cols), count, d.cols)

@@ -125,8 +125,8 @@ func (m *Moments) mirror(each Each) {
 const factorBlock = 32
 
 // factor gives L of the Cholesky decomposition L·Lᵀ of a, symmetric and positive definite, as a matrix whose row j
-// holds L[j][i] for the i ≤ j, and behind its diagonal L[i][j]/L[j][j] for the i > j. A pivot that rounding has made too
-// small becomes least.
+// holds L[j][i] for the i ≤ j, and behind its diagonal L[i][j]/L[j][j] for the i > j. A pivot that rounding has made
+// too small becomes least.
 func factor(a dot.Matrix, least float32, each Each) dot.Matrix {
 	n := a.Rows
 	l := dot.Dense(make([]float32, n*n), n, n)

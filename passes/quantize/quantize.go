@@ -149,7 +149,8 @@ func (q *quantizer) quantizeGroup(dst []uint32, w []float32, g int) (params, *Va
 	}
 	if !isFinite(stored.scale) || !isFinite(stored.bias) || stored.scale == 0 {
 		return params{}, &ValueError{Detail: fmt.Sprintf(
-			"the %d weights from here on, between %g and %g, need the scale %g and the bias %g, which %s does not hold; leave the tensor unquantized",
+			"the %d weights from here on, between %g and %g, need the scale %g and the bias %g, which %s does not "+
+				"hold; leave the tensor unquantized",
 			len(w), lo, hi, stored.scale, stored.bias, q.Params)}
 	}
 	switch q.Method {

@@ -56,7 +56,8 @@ func resized[T any](s []T, n int) []T {
 // It reports slices whose lengths do not fit the shape.
 func (r *Result) Dequantize(dst []float32) error {
 	if r.Bits != 4 && r.Bits != 8 || r.GroupSize <= 0 || r.GroupSize%(32/r.Bits) != 0 || r.Cols%r.GroupSize != 0 {
-		return fmt.Errorf("quantized rows of %d weights with %d bits in groups of %d: expected 4 or 8 bits and whole groups of whole words",
+		return fmt.Errorf("quantized rows of %d weights with %d bits in groups of %d: expected 4 or 8 bits and whole "+
+			"groups of whole words",
 			r.Cols, r.Bits, r.GroupSize)
 	}
 	perWord := 32 / r.Bits
@@ -67,7 +68,8 @@ func (r *Result) Dequantize(dst []float32) error {
 	}
 	if len(dst) != r.Rows*r.Cols || len(r.Packed) != r.Rows*r.Cols/perWord || len(r.Scales) != groups ||
 		len(r.Biases) != biases {
-		return fmt.Errorf("quantized matrix [%d, %d] with %d words, %d scales and %d biases for %d weights: expected %d, %d, %d and %d",
+		return fmt.Errorf("quantized matrix [%d, %d] with %d words, %d scales and %d biases for %d weights: expected "+
+			"%d, %d, %d and %d",
 			r.Rows, r.Cols, len(r.Packed), len(r.Scales), len(r.Biases), len(dst),
 			r.Rows*r.Cols/perWord, groups, biases, r.Rows*r.Cols)
 	}

@@ -34,8 +34,8 @@ const (
 	// GPTQ is Weighted's search with error feedback: what a code leaves of its column is made good by the columns that
 	// are still to be quantized, as far as their inputs go together.
 	GPTQ
-	// Learned is GPTQ for the outputs of the checkpoint ([Solver.Follow]), then coordinate descent over codes, scales and
-	// biases, and walks over codes.
+	// Learned is GPTQ for the outputs of the checkpoint ([Solver.Follow]), then coordinate descent over codes, scales
+	// and biases, and walks over codes.
 	Learned
 )
 
@@ -179,7 +179,8 @@ func (s Scheme) Check(cols int) error {
 		}
 		return fmt.Errorf("%s quantization in groups of %d: expected %s", s.Method, group, expected)
 	case cols%group != 0:
-		return fmt.Errorf("%s quantization in groups of %d: a row has %d weights, which %d does not divide; choose another group size or leave the tensor unquantized",
+		return fmt.Errorf("%s quantization in groups of %d: a row has %d weights, which %d does not divide; choose "+
+			"another group size or leave the tensor unquantized",
 			s.Method, group, cols, group)
 	}
 	return nil

@@ -308,7 +308,8 @@ func (t *solverTile) fit(w, importance []float32, tried int) (params, *ValueErro
 	best := t.search.bestParams(w, lo, hi)
 	if !isFinite(best.scale) || !isFinite(best.bias) || best.scale == 0 {
 		return best, &ValueError{Detail: fmt.Sprintf(
-			"the %d weights from here on, between %g and %g, need the scale %g and the bias %g, which %s does not hold; leave the tensor unquantized",
+			"the %d weights from here on, between %g and %g, need the scale %g and the bias %g, which %s does not "+
+				"hold; leave the tensor unquantized",
 			len(w), lo, hi, best.scale, best.bias, t.scheme.Params)}
 	}
 	least, next := t.weigh(w, importance, best)

@@ -39,7 +39,8 @@ func newDrafts(x Executor, d Drafting) (*drafts, error) {
 	}
 	l := x.Limits()
 	if l.OneByOne {
-		return nil, fmt.Errorf("drafts are verified in calls of several rows, and the program runs one sequence at a time: %s",
+		return nil, fmt.Errorf("drafts are verified in calls of several rows, and the program runs one sequence "+
+			"at a time: %s",
 			l.Why)
 	}
 	out := &drafts{Drafting: d, shared: speculate.NewShared(d.Most, d.Fixed)}
@@ -183,8 +184,8 @@ func (d *drafts) book(call *schedule.Call, all []*booked, results []schedule.Res
 	}
 }
 
-// left is how many tokens of a stream may be drafted: a fixed number of drafts is cut at the end of the answer. The last
-// token of an answer comes with the next call even without a draft, so a draft for it is never worth its row.
+// left is how many tokens of a stream may be drafted: a fixed number of drafts is cut at the end of the answer. The
+// last token of an answer comes with the next call even without a draft, so a draft for it is never worth its row.
 func (d *drafts) left(s *Stream) int {
 	left := s.request.MaxTokens - len(s.answer)
 	if !d.Fixed {

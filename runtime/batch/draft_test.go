@@ -238,9 +238,9 @@ func checkDraftTotals(t testing.TB, r *batch.Runner, x batch.Drafting, right boo
 	}
 }
 
-// TestDraftsAreThoseOfOne: streams draft what the methods of the file draft that are called one by one, also where the
-// prompt, or a part of it, comes from the prefix cache: the draft's own cache lies there, too. Every round drafts as many
-// tokens as it may.
+// TestDraftsAreThoseOfOne: streams draft what the methods of the file draft that are called one by one, also where
+// the prompt, or a part of it, comes from the prefix cache: the draft's own cache lies there, too. Every round drafts
+// as many tokens as it may.
 func TestDraftsAreThoseOfOne(t *testing.T) {
 	for _, d := range draftedModels[3:] {
 		t.Run(d.name, func(t *testing.T) {

@@ -278,7 +278,8 @@ func sameParts(want []UnitPart, have []Part) error {
 		return fmt.Errorf("the state has %d parts, expected %d", len(have), len(want))
 	}
 	for i, w := range want {
-		if h := have[i]; h.Buffer != w.Buffer || h.DType != w.DType || h.Stored != w.Stored || !slices.Equal(h.Shape, w.Shape) {
+		h := have[i]
+		if h.Buffer != w.Buffer || h.DType != w.DType || h.Stored != w.Stored || !slices.Equal(h.Shape, w.Shape) {
 			return fmt.Errorf("part %d of the state is %s%v of buffer %q in %s, expected %s%v of %q in %s", i,
 				h.DType, h.Shape, h.Buffer, h.Stored, w.DType, w.Shape, w.Buffer, w.Stored)
 		}

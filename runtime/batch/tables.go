@@ -20,8 +20,8 @@ func (x *raggedExecutor) tables(call *schedule.Call, wanted int) []eval.Value {
 	return x.tablesOf(x.module.Entry, call, n, w)
 }
 
-// rowsFor is the number of rows that a call of n is run as: a bucket, and on an engine of the host, which plans a size in
-// less time than the rows of a prompt take, one of up to 16 sizes between two powers of two.
+// rowsFor is the number of rows that a call of n is run as: a bucket, and on an engine of the host, which plans a
+// size in less time than the rows of a prompt take, one of up to 16 sizes between two powers of two.
 func (x *raggedExecutor) rowsFor(n int) int {
 	size := bucket(n, x.options.Rows)
 	if x.onDevice || size <= fewRows {

@@ -93,7 +93,8 @@ func Check(m *session.Model, o Options) error {
 		return fmt.Errorf("nothing to measure: every prompt and generation length is 0")
 	}
 	if m.Vocab < 1 {
-		return fmt.Errorf("the program does not say how large its vocabulary is (get_vocab_size), so no token is known to be valid")
+		return fmt.Errorf("the program does not say how large its vocabulary is (get_vocab_size), so no token is " +
+			"known to be valid")
 	}
 	return nil
 }

@@ -51,7 +51,8 @@ func (p *pool) check(at Pool, refs, held map[Unit]int32) (int64, error) {
 		}
 	}
 	if inUse != p.inUse || idle != p.idle || len(p.free)+inUse != len(p.refs) || inUse > p.limit {
-		return 0, fmt.Errorf("pool %d has %d units in use, %d idle, %d free of %d; booked are %d and %d, the limit is %d",
+		return 0, fmt.Errorf("pool %d has %d units in use, %d idle, %d free of %d; booked are %d and %d, the "+
+			"limit is %d",
 			at, inUse, idle, len(p.free), len(p.refs), p.inUse, p.idle, p.limit)
 	}
 	return int64(inUse) * p.bytes, nil

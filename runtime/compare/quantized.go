@@ -54,7 +54,8 @@ func (q *quantized) open(name string, shape []int64) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("constant %s: codes of %d bits in groups of %d with scales in u8, want those of mxfp4, mxfp8 or nvfp4", name, q.form.Bits, q.form.Group)
+	return fmt.Errorf("constant %s: codes of %d bits in groups of %d with scales in u8, want those of mxfp4, "+
+		"mxfp8 or nvfp4", name, q.form.Bits, q.form.Group)
 }
 
 // read computes n rows from a row on.

@@ -46,7 +46,8 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 		return reference.Engine{}.Compile(m, o)
 	}
 	if m.UndefinedIf() != nil { // kernels cannot tell whether a value was written
-		warn("this runs on the reference engine, slowly: an if of the program leaves results undefined in one of its arms")
+		warn("this runs on the reference engine, slowly: an if of the program leaves results undefined in one " +
+			"of its arms")
 		return reference.Engine{}.Compile(m, o)
 	}
 	entries, err := fuse.Entries(m, passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR})
@@ -115,7 +116,8 @@ func (x *executable) note(op *ir.Op) {
 	defer x.mu.Unlock()
 	if !x.noted {
 		x.noted = true
-		x.warn(fmt.Sprintf("--device cpu has no kernel for %s and perhaps other operations of this program: they run on reference kernels, slowly", op.Def.Name))
+		x.warn(fmt.Sprintf("--device cpu has no kernel for %s and perhaps other operations of this program: they run "+
+			"on reference kernels, slowly", op.Def.Name))
 	}
 }
 

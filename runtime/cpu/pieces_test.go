@@ -13,8 +13,8 @@ func matrixOf(rows, cols int) *kernel.Matrix {
 	return &kernel.Matrix{Format: kernel.Q4, Rows: rows, Cols: cols, Group: 64, ScaleFormat: kernel.BF16, Biases: []byte{}}
 }
 
-// Every row is in one piece, in order, and no piece is larger than the largest nor, but for the end of a matrix, smaller
-// than the smallest.
+// Every row is in one piece, in order, and no piece is larger than the largest nor, but for the end of a matrix,
+// smaller than the smallest.
 func TestPieces(t *testing.T) {
 	for _, threads := range []int{1, 2, 4, 16} {
 		for _, shapes := range [][][2]int{{{248320, 2048}}, {{5, 128}}, {{12352, 2048}, {1, 2048}, {256, 2048}},

@@ -70,7 +70,8 @@ func (x *instance) bind(m *ir.Module, shapes [][]int) (*boundPlan, error) {
 	}
 	b.plan.slots = b.plan.slots[:len(b.Slots)]
 	if b.plan.size = plan.Place(b.Slots, cacheLine); b.plan.size > maxArena {
-		return nil, fmt.Errorf("a call of this size needs %d GiB of memory for intermediate results; use a smaller chunk", b.plan.size>>28)
+		return nil, fmt.Errorf("a call of this size needs %d GiB of memory for intermediate results; use a "+
+			"smaller chunk", b.plan.size>>28)
 	}
 	return b.plan, nil
 }

@@ -150,9 +150,11 @@ func checkReference(m, reference *session.Model) error {
 	case reference == nil:
 		return nil
 	case m.Form != session.Logits:
-		return &ReferenceError{"the program gives a token, not logits, which a comparison needs: export it without --sample"}
+		return &ReferenceError{"the program gives a token, not logits, which a comparison needs: export it " +
+			"without --sample"}
 	case reference.Form != session.Logits:
-		return &ReferenceError{"the reference gives a token, not logits, which a comparison needs: export it without --sample"}
+		return &ReferenceError{"the reference gives a token, not logits, which a comparison needs: export it " +
+			"without --sample"}
 	case m.Vocab != reference.Vocab:
 		return &ReferenceError{fmt.Sprintf(
 			"the program has a vocabulary of %d tokens, the reference of %d: their predictions cannot be compared",

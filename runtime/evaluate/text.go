@@ -74,7 +74,8 @@ func CheckText(m, reference *session.Model, tokens []int, o TextOptions) error {
 		return err
 	}
 	if m.Vocab != reference.Vocab {
-		return fmt.Errorf("the program has a vocabulary of %d tokens, the reference of %d: their predictions cannot be compared", m.Vocab, reference.Vocab)
+		return fmt.Errorf("the program has a vocabulary of %d tokens, the reference of %d: their predictions cannot "+
+			"be compared", m.Vocab, reference.Vocab)
 	}
 	return checkText("the reference", reference, tokens, o)
 }

@@ -17,7 +17,8 @@ var Table = passes.Ordered(
 	pass("embedding", fuseEmbedding),
 	pass("top-k", fuseTopK),
 	pass("switch-mlp", fuseSwitchMLP,
-		passes.Order{Pass: "top-k", Because: "it takes the indices of a top-k, and no other integers, for a choice of experts"},
+		passes.Order{Pass: "top-k", Because: "it takes the indices of a top-k, and no other integers, for a " +
+			"choice of experts"},
 		passes.Order{Pass: "linear", Because: "experts are told from other gathered products by their weights"}),
 	pass("delta-rule", fuseDeltaRule),
 	pass("sample", fuseSample),

@@ -214,7 +214,8 @@ func (x *executable) note(op *ir.Op) {
 	defer x.mu.Unlock()
 	if !x.noted {
 		x.noted = true
-		x.warn(fmt.Sprintf("--device %s has no kernel for %s and perhaps other operations of this program: they run on reference kernels, slowly", x.name, op.Def.Name))
+		x.warn(fmt.Sprintf("--device %s has no kernel for %s and perhaps other operations of this program: they run "+
+			"on reference kernels, slowly", x.name, op.Def.Name))
 	}
 }
 

@@ -75,14 +75,16 @@ func (x *instance) selfTest(p *boundPlan) error {
 	var texts []string
 	for _, f := range failures {
 		if f.Lost {
-			return fmt.Errorf("%s, so that this process cannot use %s any more; the next start does without this kernel", f, x.exe.device.Info().Description)
+			return fmt.Errorf("%s, so that this process cannot use %s any more; the next start does without "+
+				"this kernel", f, x.exe.device.Info().Description)
 		}
 		texts = append(texts, f.String())
 		for _, key := range f.Keys {
 			k.refused[key] = true
 		}
 	}
-	x.exe.warn(fmt.Sprintf("%s: kernels that fail their self-tests are not used, and others take their place, if need be reference kernels, slowly: %s. Please report it with what etc doctor prints",
+	x.exe.warn(fmt.Sprintf("%s: kernels that fail their self-tests are not used, and others take their place, if "+
+		"need be reference kernels, slowly: %s. Please report it with what etc doctor prints",
 		x.exe.device.Info().Description, strings.Join(texts, "; ")))
 	return errAnew
 }

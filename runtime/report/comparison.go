@@ -198,8 +198,10 @@ func weightSection(weights []compare.Weight) section {
 	case len(kinds) == 0:
 		s.Note = "Every weight is the checkpoint's, exactly."
 	default:
-		s.Note = "The signal-to-noise ratio (SQNR) of each kind of weight: a point is a layer, the right is better. Next to it, " +
-			"how large the differences are, in times the weight's root mean square: the height of a bar is its share of " +
+		s.Note = "The signal-to-noise ratio (SQNR) of each kind of weight: a point is a layer, the right is better. " +
+			"Next to it, " +
+			"how large the differences are, in times the weight's root mean square: the height of a bar is " +
+			"its share of " +
 			"the elements, on one scale in all rows."
 		s.Weights = newWeightRows(kinds)
 	}

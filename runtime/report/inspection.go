@@ -42,7 +42,8 @@ func Inspection(w io.Writer, r *inspect.Report, m *ir.Module, more ...Figure) er
 		Facts: append(inspectionFacts(r, g, d, chunk), more...)}
 	if groups := groupsOf(d.Tiles); len(groups) > 1 || len(groups) == 1 && len(groups[0].tiles) > 1 {
 		p.Sections = append(p.Sections, section{Title: "The file", Map: newTreemap(groups),
-			Note: "Area is size, a colour is a kind of weight, a box is what one layer has of it, a number alone is the layer."})
+			Note: "Area is size, a colour is a kind of weight, a box is what one layer has of it, a number alone " +
+				"is the layer."})
 	}
 	p.Sections = append(p.Sections, storageSection(g))
 	if drawn := newBitRows(g.Weights); drawn != nil {
@@ -175,7 +176,8 @@ func layerTicks(m *ir.Module) []tick {
 // memorySection draws the temporaries of a call of one token and of a chunk; without layers, x is the operation.
 func memorySection(d inspectionData, chunk int64, x []tick) section {
 	s := section{Title: "Memory over a forward pass",
-		Note: "Temporaries that are alive at each operation, at the end of the context. Weights and state are not counted; " +
+		Note: "Temporaries that are alive at each operation, at the end of the context. Weights and state are " +
+			"not counted; " +
 			"views count as copies."}
 	if x == nil {
 		x = indexTicks(len(d.Decode), "operation ")

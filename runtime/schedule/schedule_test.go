@@ -245,8 +245,8 @@ func TestDraftsSaveCalls(t *testing.T) {
 	})
 }
 
-// TestDraftOfTheLastToken: where a draft of the last token is verified, too, each call drafts as many tokens as are left
-// of the sequence, and nothing comes behind its end.
+// TestDraftOfTheLastToken: where a draft of the last token is verified, too, each call drafts as many tokens as are
+// left of the sequence, and nothing comes behind its end.
 func TestDraftOfTheLastToken(t *testing.T) {
 	eachLayout(t, func(t *testing.T, l cache.Layout) {
 		for last, want := range map[bool][]int{true: {0, 3, 3, 1}, false: {0, 3, 3, 0}} {

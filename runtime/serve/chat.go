@@ -59,7 +59,8 @@ func (j *job) finishJob(c conversation, tools *toolSet, choice toolChoice, f *fo
 		return err
 	}
 	if choice.must && f != nil {
-		return invalid("tool_choice", "tool_choice: a call is asked for, and %s holds the text to a form; give one of them",
+		return invalid("tool_choice", "tool_choice: a call is asked for, and %s holds the text to a form; give "+
+			"one of them",
 			f.param)
 	}
 	j.mayThink = t.reads(enableThinking) && (c.think == nil || *c.think)

@@ -14,7 +14,8 @@ import (
 // completionParams is the table of /v1/completions.
 var completionParams = join([]param{
 	{name: "model", status: done, note: "default: the first file"},
-	{name: "prompt", status: done, note: "a text, an array of texts, token ids, or an array of those; names of special " +
+	{name: "prompt", status: done, note: "a text, an array of texts, token ids, or an array of those; names " +
+		"of special " +
 		"tokens are parsed"},
 	{name: "stream", status: done},
 	{name: "stream_options", status: done, note: "`include_usage`"},

@@ -294,7 +294,11 @@ func (j *job) follow(ctx context.Context, choice int, s *batch.Stream, news chan
 	if !j.parse {
 		f = f.Plain()
 	}
-	r := &reader{parser: f.NewParser(f.Inside(j.prompt[j.history:]), j.tools), stop: session.NewTextStop(j.stops), keep: j.logprobs >= 0}
+	r := &reader{
+		parser: f.NewParser(f.Inside(j.prompt[j.history:]), j.tools),
+		stop:   session.NewTextStop(j.stops),
+		keep:   j.logprobs >= 0,
+	}
 	for {
 		t, ok := s.Next(ctx)
 		if begun != nil {

@@ -31,7 +31,8 @@ var acceptedParams = []param{
 // chatParams is the table of /v1/chat/completions.
 var chatParams = join([]param{
 	{name: "model", status: done, note: "default: the first file"},
-	{name: "messages", status: done, note: "text only; `developer` is `system`; `reasoning_content` of the assistant's is " +
+	{name: "messages", status: done, note: "text only; `developer` is `system`; `reasoning_content` of the " +
+		"assistant's is " +
 		"given to the template"},
 	{name: "stream", status: done},
 	{name: "stream_options", status: done, note: "`include_usage`"},

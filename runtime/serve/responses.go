@@ -24,7 +24,8 @@ var responseParams = join([]param{
 	{name: "parallel_tool_calls", status: done},
 	{name: "reasoning", status: done, note: "`effort`; `summary` auto"},
 	{name: "top_logprobs", status: done, note: "0 to 20, with `include`"},
-	{name: "include", status: done, note: "`message.output_text.logprobs`; `reasoning.encrypted_content` gives nothing: " +
+	{name: "include", status: done, note: "`message.output_text.logprobs`; `reasoning.encrypted_content` " +
+		"gives nothing: " +
 		"thoughts are open"},
 	{name: "chat_template_kwargs", status: done},
 	{name: "grammar", status: done}, {name: "regex", status: done},

@@ -35,7 +35,8 @@ func (t *Text) prepare() {
 func (t *Text) shieldOf(c conversation) (*shield, error) {
 	mark, ok := freeMark(c)
 	if !ok {
-		return nil, invalid("messages", "the texts hold all of the characters U+FDD0 to U+FDEF, which Unicode keeps for "+
+		return nil, invalid("messages", "the texts hold all of the characters U+FDD0 to U+FDEF, which "+
+			"Unicode keeps for "+
 			"programs; leave one of them out")
 	}
 	return &shield{t, mark}, nil

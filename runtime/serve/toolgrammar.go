@@ -45,7 +45,8 @@ func callSource(f *format.Format, tools []format.Tool, params map[string]json.Ra
 		}
 		moveRefs(schema, fmt.Sprintf("#/anyOf/%d/properties/arguments", i))
 		schemas = append(schemas, json.RawMessage(fmt.Sprintf(`{"type": "object", "properties": {"name": {"const": %s},
-			"arguments": %s}, "required": ["name", "arguments"], "additionalProperties": false}`, rawText(t.Name), marshal(schema))))
+			"arguments": %s}, "required": ["name", "arguments"], "additionalProperties": false}`,
+			rawText(t.Name), marshal(schema))))
 	}
 	if grammar, ok := f.Grammar(signatures); ok {
 		return constrain.Source{Kind: constrain.GBNF, Text: grammar}, nil

@@ -127,7 +127,8 @@ func formOf(f *ir.Func) (Form, error) {
 		return i < len(f.Params) && isTensor(f.Params[i].Type, d, rank)
 	}
 	if !is(0, ir.I64, 2) || !is(1, ir.I64, 1) || len(f.Outputs) != 1 || f.Outputs[0].Kind != ir.TensorKind {
-		return 0, fmt.Errorf("%s is not a language model's: want tokens i64[1,S] and input_pos i64[S] first and one output; run it with etc exec", f.Name)
+		return 0, fmt.Errorf("%s is not a language model's: want tokens i64[1,S] and input_pos i64[S] first and one "+
+			"output; run it with etc exec", f.Name)
 	}
 	out := f.Outputs[0]
 	token := out.DType == ir.I64 && (out.Rank() == 1 || out.Rank() == 2)
@@ -144,7 +145,8 @@ func formOf(f *ir.Func) (Form, error) {
 		return 0, fmt.Errorf("%s takes sampling parameters but gives %s; a sampled token is i64 of one or two dims",
 			f.Name, out)
 	}
-	return 0, fmt.Errorf("%s takes %d inputs and gives %s, which is no form of a language model: want (tokens, input_pos) to logits, or with temperature, top_k, top_p, seed to a token", f.Name, len(f.Params), out)
+	return 0, fmt.Errorf("%s takes %d inputs and gives %s, which is no form of a language model: want (tokens, "+
+		"input_pos) to logits, or with temperature, top_k, top_p, seed to a token", f.Name, len(f.Params), out)
 }
 
 // readLimits reads what the constant methods say of the sizes of contexts, calls and vocabulary.

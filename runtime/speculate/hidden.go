@@ -16,7 +16,8 @@ var products = map[string]string{"linear": "x", "addmm": "mat1", "quantized_matm
 func Hidden(m *ir.Module) (*ir.Module, error) {
 	f := m.Entry
 	if len(f.Body.Results) != 1 || !isLogits(f.Body.Results[0].Type) {
-		return nil, fmt.Errorf("%s: expected logits as the only output, to find the hidden state that they are computed of",
+		return nil, fmt.Errorf("%s: expected logits as the only output, to find the hidden state that they are "+
+			"computed of",
 			f.Name)
 	}
 	head := headOf(f.Body.Results[0])

@@ -244,8 +244,8 @@ func (s *Shared) measured(rows, chain int) (float64, bool) {
 }
 
 // estimate is the time of a call of n sequences with so many rows. What was never measured is derived from the
-// nearest call with fewer rows or shorter chains that was: what there is more is taken to cost no more than what that one
-// has did, or where atMost asks for it as much as it ever does.
+// nearest call with fewer rows or shorter chains that was: what there is more is taken to cost no more than what that
+// one has did, or where atMost asks for it as much as it ever does.
 func (s *Shared) estimate(rows, chain int, plain float64, n int, atMost bool) float64 {
 	base, baseRows, baseChain := plain, n, 0
 search:

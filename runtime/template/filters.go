@@ -24,7 +24,10 @@ func init() {
 	fallback := define("default_value? boolean?", filterDefault)
 	escape := define("/", func(in *interp, v Value, _ []Value) Value { return in.escapeValue(v) })
 	filters = map[string]*builtin{
-		"abs":            define("/", func(in *interp, v Value, _ []Value) Value { in.checkDefined(v); return in.absolute(v) }),
+		"abs": define("/", func(in *interp, v Value, _ []Value) Value {
+			in.checkDefined(v)
+			return in.absolute(v)
+		}),
 		"attr":           define("name", filterAttr),
 		"batch":          define("linecount fill_with?", filterBatch),
 		"capitalize":     text((*interp).capitalize),

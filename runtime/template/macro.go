@@ -108,7 +108,8 @@ func (in *interp) bindMacro(m *macro, act *activation, args callArgs) {
 		}
 		act.variables[m.kwargs] = d
 	case slices.Contains(names, "caller"):
-		in.fail(TypeError, "macro %s was invoked with two values for the special caller argument. This is most likely a bug.", quote(m.name))
+		in.fail(TypeError, "macro %s was invoked with two values for the special caller argument. This is most "+
+			"likely a bug.", quote(m.name))
 	case len(names) > 0:
 		in.fail(TypeError, "macro %s takes no keyword argument %s", quote(m.name), quote(names[0]))
 	}

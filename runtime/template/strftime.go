@@ -26,7 +26,8 @@ func (in *interp) strftime(t time.Time, format string) string {
 	}
 }
 
-// timeDirective formats the directive at the start of s, and gives its length. What is no directive stays. It is long because flags, width and padding act on each other.
+// timeDirective formats the directive at the start of s, and gives its length. What is no directive stays. It is long
+// because flags, width and padding act on each other.
 func (in *interp) timeDirective(t time.Time, s string) (text string, n int) {
 	n = 1
 	flag := byte(0)

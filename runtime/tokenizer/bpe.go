@@ -40,7 +40,8 @@ type symbols struct {
 	known, unknown bool
 }
 
-// readModel reads the section model, whose keys may come in any order. It is long because it is a list of checks, each with its message.
+// readModel reads the section model, whose keys may come in any order. It is long because it is a list of checks,
+// each with its message.
 func readModel(r *reader, at *place) (*bpe, []string) {
 	if c := r.peek(); c != '{' {
 		fail(at, "found %s, expected an object", r.found())

@@ -183,8 +183,9 @@ func (t *Tokenizer) lastCut(text []byte, from int) int {
 //
 //   - where words are cut by wordRules, a word ends there. Spaces are only ever at the beginning of a match or among
 //     other white space; letters and numbers are in no match with the line ends behind them; and with lines, white
-//     space with a line end in it is cut behind the last of them. No rule looks at what is before a match, so that the words
-//     behind the place are the same, too. All normalizers are NFC, which joins nothing to a space or line end;
+//     space with a line end in it is cut behind the last of them. No rule looks at what is before a match, so that
+//     the words behind the place are the same, too. All normalizers are NFC, which joins nothing to a space or line
+//     end;
 //   - else, words are not cut there, and no merge has them side by side. The normalizers replace single characters.
 func (t *Tokenizer) mayCut(before, next rune) bool {
 	if words := t.preTokenizer.words; words != nil && !words.ends(before, next) {

@@ -137,7 +137,8 @@ func isPunctuation(r rune) bool { return ucd.Of(r)&ucd.Punctuation != 0 }
 func (t *preTokenizer) readMetaspace(c *component, starts bool) {
 	replacement, scheme, cut := metaspaceSettings(c)
 	if scheme == "first" && (!starts || len(t.cutters) > 0) {
-		fail(c.at, "prepend_scheme first is supported only as the first pre-tokenizer, without normalizers that remove the start of the text and without normalized added tokens under a normalizer")
+		fail(c.at, "prepend_scheme first is supported only as the first pre-tokenizer, without normalizers that "+
+			"remove the start of the text and without normalized added tokens under a normalizer")
 	}
 	isReplacement := literalPattern(replacement)
 	pieces := split(isReplacement, "MergedWithNext", false)

@@ -21,7 +21,8 @@ func (c *checker) draft(m *ir.Module) {
 		return // a method of another kind that has the name
 	}
 	if in, out := f.Params[2].Type.Shape[2], f.Outputs[1].Shape[2]; !in.Equal(out) {
-		c.find(Error, "draft", "method %s takes hidden states of %s elements and gives some of %s, so it cannot go on from its own",
+		c.find(Error, "draft", "method %s takes hidden states of %s elements and gives some of %s, so it cannot go "+
+			"on from its own",
 			f.Name, in, out)
 	}
 	if kind == speculate.Assistant {

@@ -36,7 +36,8 @@ func (c *checker) segments() {
 	for k := 1; k < len(order); k++ {
 		a, b := order[k-1], order[k]
 		if end := at(a).Offset + at(a).Size; end > at(b).Offset {
-			c.find(Warning, "segments", "segment %d at offset %d begins before segment %d ends at %d: writing one changes the other",
+			c.find(Warning, "segments", "segment %d at offset %d begins before segment %d ends at %d: writing one "+
+				"changes the other",
 				b, at(b).Offset, a, end)
 		}
 	}
@@ -83,7 +84,8 @@ func (c *checker) alignment(m *container.Method, constants []container.Constant)
 		}
 	}
 	if off > 0 {
-		c.find(Note, "alignment", "method %s: %d of %d weights of %d bytes and more do not begin on a multiple of %d, the first is %q at offset %d: a GPU runtime has to copy them",
+		c.find(Note, "alignment", "method %s: %d of %d weights of %d bytes and more do not begin on a multiple of "+
+			"%d, the first is %q at offset %d: a GPU runtime has to copy them",
 			m.Name, off, large, largeWeight, pageSize, first, offsets[first])
 	}
 }

@@ -72,7 +72,8 @@ func (c *checker) constantMethod(m *container.Method, kind methodKind) {
 			c.find(Error, "metadata", "method %s gives %d integers, want one", m.Name, len(ids))
 		}
 		if len(m.Outputs) > 0 && m.Values[m.Outputs[0]].Kind != schema.KernelTypesInt {
-			c.find(Warning, "metadata", "method %s gives its ids in a list or a tensor; ExecuTorch's runners read Ints only", m.Name)
+			c.find(Warning, "metadata", "method %s gives its ids in a list or a tensor; ExecuTorch's runners "+
+				"read Ints only", m.Name)
 		}
 		for _, id := range ids {
 			if id < 0 || c.vocab > 0 && id >= int64(c.vocab) {

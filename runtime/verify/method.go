@@ -60,14 +60,16 @@ func (c *checker) operations(name string, m *ir.Module) {
 		}
 	})
 	if op := m.UndefinedIf(); op != nil {
-		c.find(Warning, "if", "method %s: what it gives may be undefined: %s writes a value in one of its arms only; a run that takes the other arm and reads it ends in an error", name, ir.Describe(m, op))
+		c.find(Warning, "if", "method %s: what it gives may be undefined: %s writes a value in one of its arms only; "+
+			"a run that takes the other arm and reads it ends in an error", name, ir.Describe(m, op))
 	}
 	if kernels > 0 {
 		c.find(Note, "metal", "method %s: %d nodes hold Metal source, which ExecuTorch runs on Apple GPUs only", name,
 			kernels)
 	}
 	if narrow != "" {
-		c.find(Warning, "item-int", "method %s: %s reads a tensor of less than 4 bytes; ExecuTorch's MLX runtime reads 4, so the value depends on what lies behind it", name, narrow)
+		c.find(Warning, "item-int", "method %s: %s reads a tensor of less than 4 bytes; ExecuTorch's MLX runtime "+
+			"reads 4, so the value depends on what lies behind it", name, narrow)
 	}
 }
 
@@ -87,11 +89,13 @@ func (c *checker) languageModel(m *ir.Module) {
 	c.vocab = d.Vocab
 	if d.Form == session.Sampler && !has["use_sampling"] {
 		c.find(Warning, "language-model",
-			"forward gives a token, but there is no constant method use_sampling: ExecuTorch's runners take the token for logits")
+			"forward gives a token, but there is no constant method use_sampling: ExecuTorch's runners take the "+
+				"token for logits")
 	}
 	if d.DeclaredChunk > d.MaxChunk {
 		c.find(Warning, "prefill-chunk",
-			"get_max_prefill_chunk is %d, but only chunks up to %d are safe (%s): etc run uses those, ExecuTorch's runners the declared ones, which answers long prompts wrong",
+			"get_max_prefill_chunk is %d, but only chunks up to %d are safe (%s): etc run uses those, ExecuTorch's "+
+				"runners the declared ones, which answers long prompts wrong",
 			d.DeclaredChunk, d.MaxChunk, limitReason(d))
 	}
 	if d.MinChunk > d.MaxChunk {

@@ -2,7 +2,8 @@
 //
 //	go run ./tools/release [-o dist] [-key minisign.key] [-snapshot]
 //
-//	etc_0.1.0_linux_amd64.tar.gz      an archive: the binary, the manual page, README, CHANGELOG and licences (a zip for Windows)
+//	etc_0.1.0_linux_amd64.tar.gz      an archive (a zip for Windows): the binary, the manual page, README,
+//	                                  CHANGELOG and licences
 //	etc_0.1.0_linux_amd64.cdx.json    its software bill of materials, CycloneDX
 //	etc.rb                            the Homebrew formula, with the archives' hashes
 //	SHA256SUMS                        the hashes of all of these

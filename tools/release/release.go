@@ -223,6 +223,7 @@ func (r release) commonFiles(ctx context.Context, s source, work string) ([]file
 		}
 		return append(files, file{r.name + ".1", page, 0o644}), nil
 	}
-	return nil, fmt.Errorf("the manual page comes from the binary of %s/%s, which is not among the platforms: make the release on one that is",
+	return nil, fmt.Errorf("the manual page comes from the binary of %s/%s, which is not among the platforms: make "+
+		"the release on one that is",
 		runtime.GOOS, runtime.GOARCH)
 }

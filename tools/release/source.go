@@ -41,7 +41,8 @@ func (r release) checkOut(ctx context.Context, dir string) (source, error) {
 		if tags != "" {
 			found = "it has " + strings.Join(strings.Fields(tags), ", ")
 		}
-		return s, fmt.Errorf("HEAD must have the tag %s, the number in internal/version, and %s: tag it, or say -snapshot", want, found)
+		return s, fmt.Errorf("HEAD must have the tag %s, the number in internal/version, and %s: tag it, or "+
+			"say -snapshot", want, found)
 	}
 	commit, err := git(ctx, r.repository, "rev-parse", "HEAD")
 	if err != nil {

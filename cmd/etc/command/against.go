@@ -207,10 +207,12 @@ func (r *againstReport) write(out io.Writer) error {
 				agrees++
 			}
 		}
-		fmt.Fprintf(w, "\nlogits over %d tokens\tmean error %.4g\tmax error %.4g\tKL divergence %.4g\ttop-1 agreement %.1f %%\n", n, mean, most, kl, 100*float64(agrees)/float64(n))
+		fmt.Fprintf(w, "\nlogits over %d tokens\tmean error %.4g\tmax error %.4g\tKL divergence %.4g\ttop-1 "+
+			"agreement %.1f %%\n", n, mean, most, kl, 100*float64(agrees)/float64(n))
 	}
 	if q := r.Quality; q != nil {
-		fmt.Fprintf(w, "\n%s, %d tokens\tKL divergence mean %.4g\tmedian %.4g\t99th percentile %.4g\ttop-1 agreement %.1f %%\tperplexity %.4g\tthe checkpoint's %.4g\n",
+		fmt.Fprintf(w, "\n%s, %d tokens\tKL divergence mean %.4g\tmedian %.4g\t99th percentile %.4g\ttop-1 agreement "+
+			"%.1f %%\tperplexity %.4g\tthe checkpoint's %.4g\n",
 			q.of(), q.Tokens, q.Mean, q.Median, q.P99, 100*q.Top1, q.Perplexity, q.Reference)
 	}
 	var other []string

@@ -49,10 +49,11 @@ sequences: of the prompts, of the answers, and of both over the whole time, as l
 runtime draws the tokens, the most likely ones. A program or a device that cannot run many sequences in one call
 runs them one by one, which a note on standard error says.
 
-With --serve a server is measured, as its clients see it: etc serve, or another one with /v1/completions and /tokenize.
-So many streams (--concurrent) ask for answers of -n tokens to prompts of -p tokens, each prompt another one, until
---requests answers are there. A row shows the time until the first part of an answer and the time between parts (half,
-and all but one in a hundred, were no longer), and tokens per second: of one stream behind its first part, and of all.
+With --serve a server is measured, as its clients see it: etc serve, or another one with /v1/completions and
+/tokenize. So many streams (--concurrent) ask for answers of -n tokens to prompts of -p tokens, each prompt another
+one, until --requests answers are there. A row shows the time until the first part of an answer and the time
+between parts (half, and all but one in a hundred, were no longer), and tokens per second: of one stream behind its
+first part, and of all.
 
 With --speculate rounds of drafts are measured behind -d tokens (default 128), one sequence in calls as those of
 serve: what the drafts take, what the call takes that verifies them, beside a call of one row. A row shows a number of
@@ -120,7 +121,8 @@ func runBench(cmd *cobra.Command, path string, f benchFlags) error {
 		}
 	}
 	if f.speculate.asked() && (len(f.streams) > 0 || anyChanged(cmd, "n-prompt", "n-gen", "sampler")) {
-		return usagef("--speculate measures rounds of one sequence: leave out --streams, --n-prompt, --n-gen and --sampler")
+		return usagef("--speculate measures rounds of one sequence: leave out --streams, --n-prompt, --n-gen " +
+			"and --sampler")
 	}
 	if f.deterministic && len(f.streams) == 0 && !f.speculate.asked() {
 		return usagef("--deterministic goes with --streams or --speculate: it is about sequences that share calls")

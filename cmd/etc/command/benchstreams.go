@@ -57,7 +57,8 @@ func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engi
 	}
 	defer pool.Close()
 	if limits.Vocab < 1 {
-		return usagef("%s: the program does not say how large its vocabulary is (get_vocab_size), so no token is known to be valid", path)
+		return usagef("%s: the program does not say how large its vocabulary is (get_vocab_size), so no token is "+
+			"known to be valid", path)
 	}
 	r := streamsResult{File: path, Size: p.File.Size(), Device: e.Name(), Precision: f.precision, Threads: f.workers()}
 	if limits.OneByOne {
@@ -74,7 +75,8 @@ func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engi
 	}
 	for _, row := range r.Rows {
 		if row.Noisy() {
-			logf(cmd.ErrOrStderr(), "etc: %s: decode spreads by %.1f %% of its median: too noisy to compare with anything",
+			logf(cmd.ErrOrStderr(), "etc: %s: decode spreads by %.1f %% of its median: too noisy to compare "+
+				"with anything",
 				count(row.Streams, "stream"), 100*row.Spread)
 		}
 	}

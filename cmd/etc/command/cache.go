@@ -17,8 +17,8 @@ func newCache() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache DIR",
 		Short: "Show, check or shrink a directory of export --cache",
-		Long: `cache tells what a directory of etc export --cache holds. --check reads all of it and removes what is damaged;
---max-size removes what has not been used for the longest time.`,
+		Long: `cache tells what a directory of etc export --cache holds. --check reads all of it and removes what is
+damaged; --max-size removes what has not been used for the longest time.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			most := int64(math.MaxInt64)

@@ -82,7 +82,8 @@ func runChat(cmd *cobra.Command, c *chatter) error {
 		}
 		leave, err := c.handle(strings.TrimSpace(text))
 		if full := (*chat.ContextError)(nil); errors.As(err, &full) {
-			err = fmt.Errorf("%w; /reset forgets the conversation, and etc export --max-seq-len makes a program with more room", err)
+			err = fmt.Errorf("%w; /reset forgets the conversation, and etc export --max-seq-len makes a program "+
+				"with more room", err)
 		}
 		if err != nil {
 			logf(c.log, "etc: %v", err)

@@ -70,7 +70,8 @@ func (c *chatter) set(arg string) error {
 		}
 		want, err = c.setOwn(&next.Sampling, name, value)
 	case "logprobs":
-		return errors.New("/set logprobs: a chat does not print log-probabilities; etc run with a prompt and --logprobs does")
+		return errors.New("/set logprobs: a chat does not print log-probabilities; etc run with a prompt and " +
+			"--logprobs does")
 	default:
 		return fmt.Errorf("/set %s: known are temperature, top-k, top-p, seed, max-tokens, think, "+
 			"min-p, repeat-penalty, presence-penalty, frequency-penalty, repeat-last-n, logit-bias", name)

@@ -27,7 +27,8 @@ const maxConstraint = 1 << 20
 func (f *constraintFlags) addConstraints(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.jsonSchema, "json-schema", "",
-		"`FILE` with a JSON schema (draft 2020-12) that the answer is held to; docs/constraints.md says what it may use")
+		"`FILE` with a JSON schema (draft 2020-12) that the answer is held to; docs/constraints.md says "+
+			"what it may use")
 	fl.StringVar(&f.grammar, "grammar", "",
 		"`FILE` with a grammar in llama.cpp's notation (GBNF) that the answer is held to")
 	fl.StringVar(&f.regex, "regex", "", "`PATTERN` in RE2's syntax that the whole answer matches")

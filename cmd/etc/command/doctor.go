@@ -27,8 +27,8 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Show what this machine can run, and why not",
-		Long: `doctor shows what matters to etc on this machine: processor and memory, whether files can be mapped, which
-devices run programs and why the others do not, the space for temporary files. It always succeeds; what is
+		Long: `doctor shows what matters to etc on this machine: processor and memory, whether files can be mapped,
+which devices run programs and why the others do not, the space for temporary files. It always succeeds; what is
 wrong is part of what it shows.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

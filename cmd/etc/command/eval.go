@@ -47,12 +47,12 @@ output, what was wrong to standard error.
 --text FILE gives the perplexity of a text, exp of the mean of -ln p(token), with its standard error. Windows of
 --context tokens slide over the text by --stride tokens; each token is scored once, with the tokens before it in
 its window known. Names of special tokens in the text are those tokens; if the tokenizer begins texts with a
-special token, every window begins with it.
---reference OTHER.pte compares with another program of the same vocabulary: the mean, median, 99th percentile and
-maximum over the tokens of the Kullback-Leibler divergence D(other || file) in nats, and how often both find the
-same token most likely. With --qa these are the tokens of the answers that the file gives. --exact-reference runs the other program with exact activations (--exact); without
---reference that is the same file, which shows what rounding activations costs. All need programs that give
-logits (etc export without --sample).
+special token, every window begins with it. --reference OTHER.pte compares with another program of the same
+vocabulary: the mean, median, 99th percentile and maximum over the tokens of the Kullback-Leibler divergence
+D(other || file) in nats, and how often both find the same token most likely. With --qa these are the tokens of the
+answers that the file gives. --exact-reference runs the other program with exact activations (--exact); without
+--reference that is the same file, which shows what rounding activations costs. All need programs that give logits
+(etc export without --sample).
 
 --against CHECKPOINT compares the weights of the file with those of the checkpoint that it was made of, on the text of
 --text: both run layer by layer in float32 on the CPU, with one weight in memory at a time, so that checkpoints that
@@ -245,11 +245,16 @@ func evalQuestions(cmd *cobra.Command, m *session.Model, reference *languageMode
 	if len(text.Stop) == 0 {
 		logf(cmd.ErrOrStderr(), "etc: %s names no stop token (get_eos_ids), so no answer can end", text.File)
 	}
-	options := evaluate.QAOptions{Encode: questionEncoder(text), Stop: text.Stop, Answer: answer, Done: func(a evaluate.QAAnswer) {
-		if !a.Right {
-			logf(cmd.ErrOrStderr(), "%s", missText(a))
-		}
-	}}
+	options := evaluate.QAOptions{
+		Encode: questionEncoder(text),
+		Stop:   text.Stop,
+		Answer: answer,
+		Done: func(a evaluate.QAAnswer) {
+			if !a.Right {
+				logf(cmd.ErrOrStderr(), "%s", missText(a))
+			}
+		},
+	}
 	if text.Tokenizer != nil {
 		options.Decode = text.Decode
 	}

@@ -204,7 +204,8 @@ func (f fileWeights) Constant(c *ir.Constant) ir.Data { return f.Vector(c) }
 
 // writeQuality writes a quality card for people; of says what it was measured on.
 func writeQuality(w io.Writer, q *calibrate.Quality, of string) error {
-	_, err := fmt.Fprintf(w, "perplexity %.4f, the checkpoint's %.4f\nKL divergence from the checkpoint %.6f mean, %.6f median, %.6f 99th percentile\n"+
+	_, err := fmt.Fprintf(w, "perplexity %.4f, the checkpoint's %.4f\nKL divergence from the checkpoint %.6f mean, "+
+		"%.6f median, %.6f 99th percentile\n"+
 		"same most likely token %.2f %%\n%s\n", q.Perplexity, q.Reference, q.Mean, q.Median, q.P99, 100*q.Top1, of)
 	return err
 }

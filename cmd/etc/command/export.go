@@ -75,9 +75,11 @@ written with the weights of the file.`,
 		"choose the bits of each linear weight by measured error, so many a weight on average; "+
 			"with --calibrate by what quantizing each alone does to predictions of the text")
 	fl.StringVar(&f.method, "quant-method", "best",
-		"best, minmax or hqq (mxfp4, mxfp8 and nvfp4: minmax, which is MLX's own and their default, or best); by a text (--calibrate) auto, learned, gptq or weighted")
+		"best, minmax or hqq (mxfp4, mxfp8 and nvfp4: minmax, which is MLX's own and their default, or best); by a "+
+			"text (--calibrate) auto, learned, gptq or weighted")
 	fl.StringVar(&f.calibrate, "calibrate", calibration.Default,
-		"text to choose linear weights by: default for the one in this program, a text file, or .jsonl of {\"text\": ...} and {\"messages\": [...]}; --quant-method is auto then")
+		"text to choose linear weights by: default for the one in this program, a text file, or .jsonl of {\"text\": "+
+			"...} and {\"messages\": [...]}; --quant-method is auto then")
 	fl.BoolVar(&f.sample, "sample", false, "fuse the sampling head: forward gives a token")
 	fl.BoolVar(&f.portable, "portable", false, "write the gated delta rule as a scan instead of a Metal kernel")
 	fl.IntVar(&f.maxSeqLen, "max-seq-len", 4096, "positions that the caches hold")
@@ -85,7 +87,8 @@ written with the weights of the file.`,
 	f.addDraft(cmd)
 	fl.IntVarP(&f.jobs, "jobs", "j", 0, "workers, 0 for one per CPU")
 	fl.StringVar(&f.emit, "emit", "pte",
-		"what to write: pte, ir for the text of the lowered module, json for the tables of the file without weights, or recipe for the rules (--output - for standard output)")
+		"what to write: pte, ir for the text of the lowered module, json for the tables of the file without weights, "+
+			"or recipe for the rules (--output - for standard output)")
 	fl.StringVar(&f.weights, "weights", "", "file with the weights of an IR text")
 	fl.StringVar(&f.printAfter, "print-ir-after", "",
 		"print the IR after a pass to standard error: "+strings.Join(passes.Names(), ", "))

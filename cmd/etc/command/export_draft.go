@@ -20,7 +20,8 @@ const (
 func (f *exportFlags) addDraft(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.draft, "draft", draftNone,
 		"write a draft for speculation as the method draft: auto for the "+
-			"checkpoint's own (mtp.*), none, or the path of a safetensors file of mtp.* tensors or of an assistant's directory "+
+			"checkpoint's own (mtp.*), none, or the path of a safetensors file of mtp.* tensors or of an "+
+			"assistant's directory "+
 			"(gemma4_assistant)")
 }
 

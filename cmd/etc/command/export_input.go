@@ -79,12 +79,14 @@ func (f exportFlags) openInput(cmd *cobra.Command, name string) (*loaders.Checkp
 	case err == nil && info.IsDir():
 		if _, err := os.Stat(filepath.Join(name, huggingface.ConfigFile)); errors.Is(err, fs.ErrNotExist) {
 			return nil, invalidError{fmt.Errorf(
-				"%s: expected a checkpoint, found a directory without %s; name the checkpoint: etc export DIR, FILE.gguf, or an id on the hub, ORG/NAME", name, huggingface.ConfigFile)}
+				"%s: expected a checkpoint, found a directory without %s; name the checkpoint: etc export DIR, "+
+					"FILE.gguf, or an id on the hub, ORG/NAME", name, huggingface.ConfigFile)}
 		}
 		c, err := loaders.Open(name)
 		if err == nil && f.input.prequantized != "" && !c.Prequantized() {
 			return nil, errors.Join(invalidError{fmt.Errorf(
-				"%s: expected a directory that ExecuTorch's quantize_and_save wrote, found a checkpoint of another form; name it without --prequantized", name)}, c.Close())
+				"%s: expected a directory that ExecuTorch's quantize_and_save wrote, found a checkpoint of another "+
+					"form; name it without --prequantized", name)}, c.Close())
 		}
 		if err != nil {
 			return nil, invalidInput(err)
@@ -120,7 +122,8 @@ func openAgainst(cmd *cobra.Command, name string) (*loaders.Checkpoint, error) {
 	if _, err := os.Stat(name); isHubID(name, err) {
 		return openHub(cmd, name)
 	} else if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("--against %s: expected a directory, a GGUF file, or an id on the Hugging Face hub, org/name or org/name@revision, found none: %w", name, err)
+		return nil, fmt.Errorf("--against %s: expected a directory, a GGUF file, or an id on the Hugging Face hub, "+
+			"org/name or org/name@revision, found none: %w", name, err)
 	}
 	open := loaders.Open
 	if strings.HasSuffix(name, ".gguf") {
@@ -192,10 +195,12 @@ func (f exportFlags) checkGiven(cmd *cobra.Command, name string, report *passes.
 			}
 		}
 		if given > 0 && f.recipe == "executorch" {
-			return usagef("--recipe executorch, which gives every weight what ExecuTorch's exporter makes of it: %s holds weights that are quantized already", name)
+			return usagef("--recipe executorch, which gives every weight what ExecuTorch's exporter makes of it: %s "+
+				"holds weights that are quantized already", name)
 		}
 		if given > 0 && given == all && anyChanged(cmd, x.flag) && cmd.Flag(x.flag).Value.String() != "none" {
-			return usagef("--%s %s: %s holds every %s weight quantized already, and they are written as they are; leave the flag out", x.flag, cmd.Flag(x.flag).Value, name, x.what)
+			return usagef("--%s %s: %s holds every %s weight quantized already, and they are written as they are; "+
+				"leave the flag out", x.flag, cmd.Flag(x.flag).Value, name, x.what)
 		}
 	}
 	return nil
@@ -213,6 +218,7 @@ func (f exportFlags) logInput(cmd *cobra.Command, c *loaders.Checkpoint) {
 		}
 	}
 	if wide > 0 {
-		logf(cmd.ErrOrStderr(), "etc: %d tensors of Q5_K or Q6_K are written in float32, as MLX has no form that holds them exactly; --qlinear 4w or 8w (--qembedding for the embedding) quantizes them anew", wide)
+		logf(cmd.ErrOrStderr(), "etc: %d tensors of Q5_K or Q6_K are written in float32, as MLX has no form that "+
+			"holds them exactly; --qlinear 4w or 8w (--qembedding for the embedding) quantizes them anew", wide)
 	}
 }

@@ -49,7 +49,8 @@ func (f exportFlags) allocation(cmd *cobra.Command, c *loaders.Checkpoint) (pass
 		return none, nil, err
 	}
 	if method == quantize.HQQ || method.Calibrated() && !anyChanged(cmd, "calibrate") {
-		return none, nil, usagef("--target-bpw with --quant-method %s, which looks at whole matrices; want best or minmax, or a text to measure the damage to predictions by: --calibrate default", f.method)
+		return none, nil, usagef("--target-bpw with --quant-method %s, which looks at whole matrices; want best or "+
+			"minmax, or a text to measure the damage to predictions by: --calibrate default", f.method)
 	}
 	embedding, err := f.parseScheme(cmd, "qembedding", f.embedding, f.embeddingGroup, method, "qembedding-group-size")
 	if err != nil {
@@ -83,7 +84,8 @@ func (f exportFlags) readRecipe(cmd *cobra.Command) (passes.Recipe, error) {
 	}
 	text, err := os.ReadFile(f.recipe)
 	if os.IsNotExist(err) {
-		return passes.Recipe{}, usagef("--recipe %q, want default, executorch or a recipe file; there is no file of that name (docs/recipes.md says what one holds)", f.recipe)
+		return passes.Recipe{}, usagef("--recipe %q, want default, executorch or a recipe file; there is no file of "+
+			"that name (docs/recipes.md says what one holds)", f.recipe)
 	} else if err != nil {
 		return passes.Recipe{}, fmt.Errorf("--recipe: %w", err)
 	}
@@ -175,7 +177,8 @@ func (f exportFlags) parseScheme(cmd *cobra.Command, flag, value string, group i
 		s.Method = method
 	}
 	if s.Method == quantize.HQQ {
-		return nil, usagef("--%s %s with --quant-method hqq, which has scales and codes of mode affine; want minmax or best", flag, value)
+		return nil, usagef("--%s %s with --quant-method hqq, which has scales and codes of mode affine; want "+
+			"minmax or best", flag, value)
 	}
 	return s, nil
 }

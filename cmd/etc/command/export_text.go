@@ -18,10 +18,12 @@ import (
 func (f exportFlags) openCalibration(cmd *cobra.Command, o *passes.Options) (*calibration.Text, error) {
 	if !calibration.Needed(o) {
 		if anyChanged(cmd, "calibrate") {
-			return nil, usagef("--calibrate %s: the recipe has no linear weight whose method needs a text; give --qlinear 4w, and --quant-method auto, learned, gptq or weighted", f.calibrate)
+			return nil, usagef("--calibrate %s: the recipe has no linear weight whose method needs a text; give "+
+				"--qlinear 4w, and --quant-method auto, learned, gptq or weighted", f.calibrate)
 		}
 		if _, ok := calibration.Methods[f.method]; ok {
-			return nil, usagef("--quant-method %s chooses linear weights by a text, and none is quantized: give --qlinear 4w", f.method)
+			return nil, usagef("--quant-method %s chooses linear weights by a text, and none is quantized: give "+
+				"--qlinear 4w", f.method)
 		}
 		return nil, nil
 	}
@@ -30,7 +32,8 @@ func (f exportFlags) openCalibration(cmd *cobra.Command, o *passes.Options) (*ca
 		set  bool
 	}{{"--plan", f.plan}, {"--emit " + f.emit, f.emit != "pte"}} {
 		if x.set {
-			return nil, usagef("%s with a method that is calibrated: sizes, rules and program are those of --quant-method best; ask with that", x.flag)
+			return nil, usagef("%s with a method that is calibrated: sizes, rules and program are those of "+
+				"--quant-method best; ask with that", x.flag)
 		}
 	}
 	return calibration.Read("--calibrate", f.calibrate)

@@ -28,13 +28,16 @@ func (f *writeFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.BoolVar(&f.resume, "resume", false,
 		"go on from what an interrupted export has left; keep what is there when interrupted")
-	fl.BoolVar(&f.plan, "plan", false, "write nothing; print what would be written, and what writing and running it need")
+	fl.BoolVar(&f.plan, "plan", false, "write nothing; print what would be written, and what writing and "+
+		"running it need")
 	fl.BoolVar(&f.json, "json", false, "with --plan: print one JSON object")
-	fl.StringVar(&f.sign, "sign", "", "private key of minisign to sign the file with; writes FILE.root and FILE.root.minisig")
+	fl.StringVar(&f.sign, "sign", "", "private key of minisign to sign the file with; writes FILE.root and "+
+		"FILE.root.minisig")
 	fl.StringVar(&f.cacheDir, "cache", "", "directory to keep computed weights in, and to take them from")
 	fl.StringVar(&f.cacheMax, "cache-size", "40GiB",
 		"what --cache may hold; what was not used for the longest time goes first")
-	fl.StringVar(&f.part, "part", "", "write part I of N of the program, as 3/8, for etc link (default output: model-I-of-N.part)")
+	fl.StringVar(&f.part, "part", "", "write part I of N of the program, as 3/8, for etc link (default output: "+
+		"model-I-of-N.part)")
 	fl.StringVar(&f.maxRAM, "max-ram", "",
 		"memory that the export may take, as 2GiB or 500MB (default: as much as the workers need)")
 }

@@ -144,7 +144,8 @@ func newMan(root *cobra.Command) *cobra.Command {
 // writeMan writes the manual page of etc and all its commands.
 func writeMan(w io.Writer, root *cobra.Command) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH ETC 1 \"\" \"%s\" \"User Commands\"\n.SH NAME\netc \\- %s\n.SH SYNOPSIS\n.B etc\nCOMMAND [flags]\n.SH DESCRIPTION\n",
+	fmt.Fprintf(&b, ".TH ETC 1 \"\" \"%s\" \"User Commands\"\n.SH NAME\netc \\- %s\n.SH SYNOPSIS\n.B etc\nCOMMAND "+
+		"[flags]\n.SH DESCRIPTION\n",
 		roff(toolVersion), roff(strings.ToLower(root.Short[:1])+root.Short[1:]))
 	b.WriteString(manText(root.Long))
 	b.WriteString(".SH COMMANDS\n")

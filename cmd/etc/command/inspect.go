@@ -40,11 +40,11 @@ func newInspect() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect FILE.pte",
 		Short: "Show what a program is made of",
-		Long: `inspect shows what a .pte file holds: its segments, methods, constant methods and metadata, the nodes of its
-graph, how its weights are stored. --json gives the same facts under stable keys; --html writes one page of
+		Long: `inspect shows what a .pte file holds: its segments, methods, constant methods and metadata, the nodes
+of its graph, how its weights are stored. --json gives the same facts under stable keys; --html writes one page of
 pictures: sizes, bits, memory over a forward pass, a layer of each kind. The other flags show one part of one
-method; --plan shows how a device runs it: operations after fusion, steps for one token and for a chunk, what
-they read, buffers and memory.`,
+method; --plan shows how a device runs it: operations after fusion, steps for one token and for a chunk, what they
+read, buffers and memory.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runInspect(cmd, args[0], f) },
 	}
@@ -57,7 +57,8 @@ they read, buffers and memory.`,
 	fl.BoolVar(&f.plan, "plan", false, "print how --device runs the method")
 	f.add(cmd, "mixed")
 	f.addStorage(cmd)
-	fl.StringVar(&f.after, "after", "", "with --ir: print what --device runs, after this pass of the runtime (last: after all of them)")
+	fl.StringVar(&f.after, "after", "", "with --ir: print what --device runs, after this pass of the runtime (last: "+
+		"after all of them)")
 	fl.IntVar(&f.rows, "rows", 1, "with --ir --after: tokens of a call, from bind-shapes on")
 	fl.StringVar(&f.html, "html", "", "write the pictures to this file")
 	fl.StringVar(&f.method, "method", "forward", "the method for --ir, --nodes, --weights, --dot, --plan and --html")
@@ -116,7 +117,8 @@ func (f inspectFlags) check(cmd *cobra.Command) error {
 		return usagef("--rows %d: want a number of tokens from 1 on, with --ir --after", f.rows)
 	case !f.plan && f.after == "" && anyChanged(cmd, "device", "threads", "cpu-features", "exact",
 		"no-tune", "precision"):
-		return usagef("--device, --threads, --cpu-features, --exact, --no-tune and --precision are about --plan and --ir --after")
+		return usagef("--device, --threads, --cpu-features, --exact, --no-tune and --precision are about --plan and " +
+			"--ir --after")
 	case !f.plan && f.after != "ragged" && anyChanged(cmd, "kv-cache", "state"):
 		return usagef("--kv-cache and --state are about --plan and --ir --after ragged")
 	}
@@ -278,7 +280,8 @@ func writePlan(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options) e
 	case cpu.Engine{}.Name():
 		err = cpu.Describe(out, m, chunk, o)
 	case reference.Engine{}.Name():
-		if _, err = fmt.Fprintln(out, "engine reference runs the operations of the graph as they stand, each on its own"); err == nil {
+		if _, err = fmt.Fprintln(out, "engine reference runs the operations of the graph as they stand, "+
+			"each on its own"); err == nil {
 			err = ir.Print(out, m)
 		}
 	default:

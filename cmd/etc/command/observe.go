@@ -22,7 +22,8 @@ type observeFlags struct {
 
 func (f *observeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.profile, "profile", false,
-		"print to standard error where the time went, by kind of operation and by layer, and how near that is to what the machine can do")
+		"print to standard error where the time went, by kind of operation and by layer, and how near that is to "+
+			"what the machine can do")
 	cmd.Flags().StringVar(&f.trace, "trace", "", "write a trace of every step to this file, for Perfetto or Chrome")
 }
 
@@ -35,9 +36,11 @@ func (f observeFlags) around(cmd *cobra.Command, e engine.Engine, o *engine.Opti
 	}
 	switch {
 	case e.Name() == (reference.Engine{}).Name():
-		return usagef("--profile and --trace tell of the steps of a plan; device %s runs the operations of the graph as they stand", e.Name())
+		return usagef("--profile and --trace tell of the steps of a plan; device %s runs the operations of the graph "+
+			"as they stand", e.Name())
 	case o.Precision == eval.Strict:
-		return usagef("--profile and --trace tell of the steps of a plan; --precision strict runs on device reference, which has none")
+		return usagef("--profile and --trace tell of the steps of a plan; --precision strict runs on device " +
+			"reference, which has none")
 	}
 	trace := destination{path: f.trace, kind: outfile.JSON, inputs: []string{program}}
 	if trace.isOutput(cmd) {

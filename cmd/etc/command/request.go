@@ -95,7 +95,8 @@ func checkSampling(cmd *cobra.Command, model *session.Model, s *session.Sampling
 		return usageError{err}
 	}
 	if f.logits != "" && model.Form != session.Logits && model.Form != session.Drawn {
-		return usagef("--logits: the program gives a token, not logits; export it without --sample, or give --sampler runtime")
+		return usagef("--logits: the program gives a token, not logits; export it without --sample, or give " +
+			"--sampler runtime")
 	}
 	for token := range s.Bias {
 		if model.Vocab > 0 && token >= model.Vocab {
@@ -113,7 +114,8 @@ func checkSampling(cmd *cobra.Command, model *session.Model, s *session.Sampling
 	}
 	if model.Form != session.Sampler && (s.TopK > 0 || s.TopP < 1) {
 		if s.Temperature > 0 {
-			logf(cmd.ErrOrStderr(), "etc: the file's top-k and top-p are not used: the program has no sampling head (etc export --sample); --sampler runtime uses them")
+			logf(cmd.ErrOrStderr(), "etc: the file's top-k and top-p are not used: the program has no sampling head "+
+				"(etc export --sample); --sampler runtime uses them")
 		}
 		s.TopK, s.TopP = 0, 1
 	}
@@ -213,7 +215,8 @@ func promptText(cmd *cobra.Command, args []string, f runFlags) (string, error) {
 	if prompt := f.trim(string(b)); err != nil || f.raw || prompt != "" {
 		return prompt, err
 	}
-	return "", usagef("no prompt: give one in quotes after the file, by --prompt or --prompt-file, or on standard input, which is empty")
+	return "", usagef("no prompt: give one in quotes after the file, by --prompt or --prompt-file, or on standard " +
+		"input, which is empty")
 }
 
 // trim drops the line end that editors and echo put behind a question; a raw prompt is used as it is.

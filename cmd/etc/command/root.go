@@ -98,7 +98,8 @@ func printError(err error) {
 	case errors.As(err, &internal) && internal.Unreadable():
 		logf(os.Stderr, "etc: internal: %v; see that nothing writes to the file while it is read, and run again", err)
 	case errors.As(err, &internal):
-		logf(os.Stderr, "etc: internal: %v; this is a defect of etc: please report it with the command and the file (%s=1 prints where it is)", err, traceVariable)
+		logf(os.Stderr, "etc: internal: %v; this is a defect of etc: please report it with the command and the file "+
+			"(%s=1 prints where it is)", err, traceVariable)
 	case errors.As(err, &of):
 		logf(os.Stderr, "etc: internal: %v; run again, or with --device cpu (etc doctor tells of the devices)", err)
 	case errors.Is(err, context.Canceled): // only signals end contexts here

@@ -50,16 +50,16 @@ The file's chat template makes the model's prompt of the question; --raw goes wi
 chat in a file, with the model's state: the next question goes on where the last answer ended.
 
 The defaults of temperature, top-k and top-p come from the file's generation config, and those of min-p and the
-penalties, too, where etc's own sampler draws. Programs without a
-sampling head (etc export without --sample) support temperature only by themselves; --sampler runtime draws with
-etc's own sampler, from the logits of any program, on its device. It gives the tokens that a head gives for the
-same options, and has more: min-p, penalties, logit biases and log-probabilities choose it by themselves. Its
-order: biases and penalties; temperature; top-k; top-p; min-p. The repeat penalty counts the last tokens of prompt
-and answer, the presence and frequency penalties those of the answer, --repeat-last-n of them, as llama.cpp. Penalties depend on each token of the answer, so that a GPU cannot begin the next one before the
-host has it, as it does else.
+penalties, too, where etc's own sampler draws. Programs without a sampling head (etc export without --sample)
+support temperature only by themselves; --sampler runtime draws with etc's own sampler, from the logits of any
+program, on its device. It gives the tokens that a head gives for the same options, and has more: min-p, penalties,
+logit biases and log-probabilities choose it by themselves. Its order: biases and penalties; temperature; top-k;
+top-p; min-p. The repeat penalty counts the last tokens of prompt and answer, the presence and frequency penalties
+those of the answer, --repeat-last-n of them, as llama.cpp. Penalties depend on each token of the answer, so that a
+GPU cannot begin the next one before the host has it, as it does else.
 
---json-schema, --grammar and --regex hold the answer, behind its thoughts, to a form, with the same sampler: every token is
-one with which the text can still become whole.
+--json-schema, --grammar and --regex hold the answer, behind its thoughts, to a form, with the same sampler: every
+token is one with which the text can still become whole.
 
 Seeds are used modulo 2^32; every answer of a chat draws with the same one.`,
 		Args: cobra.RangeArgs(1, 2),
@@ -79,7 +79,8 @@ Seeds are used modulo 2^32; every answer of a chat draws with the same one.`,
 	fl.BoolVar(&f.think, "think", false,
 		"let the model think first; refused where the chat template does not know of it")
 	fl.BoolVar(&f.noThink, "no-think", false, "do not let the model think first; refused likewise")
-	fl.BoolVar(&f.raw, "raw", false, "use the prompt as it is, without the chat template; special tokens in it are parsed")
+	fl.BoolVar(&f.raw, "raw", false, "use the prompt as it is, without the chat template; special tokens in "+
+		"it are parsed")
 	fl.Float64Var(&f.temperature, "temperature", 0, "sampling temperature, 0 for the most likely token")
 	fl.Float64Var(&f.temperature, "temp", 0, "same as --temperature")
 	fl.Int64Var(&f.topK, "top-k", 0, "sample from the k most likely tokens, 0 or less for all")
@@ -312,7 +313,8 @@ func logFull(log io.Writer, s answering, a session.Answer, r session.Request) {
 	context := s.Model().MaxSeqLen
 	if a.Reason == session.StopLength && s.Position()+1 >= context && len(a.Tokens) != r.MaxNewTokens &&
 		r.Force == nil {
-		logf(log, "etc: the answer was cut: the context of %d positions is full; etc export --max-seq-len makes a program with more", context)
+		logf(log, "etc: the answer was cut: the context of %d positions is full; etc export --max-seq-len makes a "+
+			"program with more", context)
 	}
 }
 

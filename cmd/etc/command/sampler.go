@@ -42,7 +42,8 @@ func (f *samplerFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.bias, "logit-bias", nil,
 		"`ID:VALUE` adds VALUE to the logit of a token, as 42:1.5; 42:-inf forbids it; may be given several times")
 	fl.IntVar(&f.logprobs, "logprobs", -1,
-		"give the log-probability of each token of the answer, and those of the `N` most likely ones in its place (default: off)")
+		"give the log-probability of each token of the answer, and those of the `N` most likely ones in its place "+
+			"(default: off)")
 }
 
 // addSampler adds --sampler.

@@ -45,10 +45,10 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve FILE.pte...",
 		Short: "Answer many users over HTTP",
-		Long: `serve answers requests in the shapes of OpenAI's API (chat completions, completions, responses) and Anthropic's
-(messages), many at a time. A request names its model by the file's name without .pte; several files are loaded when they are
-first asked for, and the least recently used one goes when memory is short. docs/serving.md lists every parameter. At / is a page
-to chat with the models.
+		Long: `serve answers requests in the shapes of OpenAI's API (chat completions, completions, responses) and
+Anthropic's (messages), many at a time. A request names its model by the file's name without .pte; several files
+are loaded when they are first asked for, and the least recently used one goes when memory is short.
+docs/serving.md lists every parameter. At / is a page to chat with the models.
 
 Without --api-key-file everyone who reaches the address may ask; requests from pages of other sites are refused.
 Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends at once.`,
@@ -62,7 +62,8 @@ Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends a
 	fl.IntVar(&f.concurrent, "max-concurrent", 16, "most answers at a time, of each file")
 	fl.IntVar(&f.queue, "max-queue", 256, "most requests that wait beside them; more are told to come again (429)")
 	fl.StringVar(&f.cacheMemory, "cache-memory", "",
-		"memory for the caches of each file, as 8GiB (default: what its answers at a time need, and as much again for prefixes)")
+		"memory for the caches of each file, as 8GiB (default: what its answers at a time need, and as much again "+
+			"for prefixes)")
 	fl.StringVar(&f.slotDir, "slot-dir", "",
 		"folder for states that /slots saves and restores; they hold what was said (default: none are)")
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the certificate, for https")

@@ -131,9 +131,11 @@ func checkSum(f *safetensors.File) error {
 	case sum:
 		return nil
 	case "":
-		return invalidError{fmt.Errorf("%s has no checksum, as older versions of etc wrote it, so that damage would not show; begin another session", f.Path())}
+		return invalidError{fmt.Errorf("%s has no checksum, as older versions of etc wrote it, so that damage would "+
+			"not show; begin another session", f.Path())}
 	}
-	return invalidError{fmt.Errorf("%s is damaged: its content has the checksum %.12s…, expected %.12s…; go on from a copy, or begin another session", f.Path(), sum, meta[sessionChecksum])}
+	return invalidError{fmt.Errorf("%s is damaged: its content has the checksum %.12s…, expected %.12s…; go on from "+
+		"a copy, or begin another session", f.Path(), sum, meta[sessionChecksum])}
 }
 
 func tokensEntry(name string, tokens []int) safetensors.Entry {
@@ -204,7 +206,8 @@ func checkIsSession(path string) error {
 	case found == string(outfile.Other):
 		found = "a file " + found
 	}
-	return invalidError{fmt.Errorf("%s: expected a session that etc run has kept, found %s; give another name to begin one", path, found)}
+	return invalidError{fmt.Errorf("%s: expected a session that etc run has kept, found %s; give another name "+
+		"to begin one", path, found)}
 }
 
 // decodeSession reads a session file for a model of a program.
@@ -285,7 +288,8 @@ func readBuffer(f *safetensors.File, name string, want ir.Type) (*eval.Tensor, e
 		d, known := dtypeOf(t.DType)
 		if !known || d != stored || !slices.EqualFunc(t.Shape, dims,
 			func(a int, b int64) bool { return int64(a) == b }) {
-			return nil, fmt.Errorf("%s: tensor %q is %s%v, want %s%v: a state of another form (--kv-cache, --state) or program",
+			return nil, fmt.Errorf("%s: tensor %q is %s%v, want %s%v: a state of another form (--kv-cache, "+
+				"--state) or program",
 				f.Path(), name, t.DType, t.Shape, stored, dims)
 		}
 	}

@@ -24,7 +24,8 @@ func lockSession(path string) (unlock func() error, err error) {
 	}
 	unlock, err = outfile.Lock(path)
 	if errors.Is(err, outfile.ErrLocked) {
-		return nil, fmt.Errorf("%s: another etc run goes on with this chat; end it first, or go on with a copy of the file", path)
+		return nil, fmt.Errorf("%s: another etc run goes on with this chat; end it first, or go on with a copy "+
+			"of the file", path)
 	}
 	return unlock, err
 }

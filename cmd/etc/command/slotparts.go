@@ -167,7 +167,8 @@ func (r *slotReader) part(i int) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", r.file.Path(), err)
 	}
 	if found, want := xxhash.Sum64(content), binary.LittleEndian.Uint64(r.sums[i*sumSize:]); found != want {
-		return nil, fmt.Errorf("%s is damaged: the checksum of tensor %q is %016x, expected %016x", r.file.Path(), t.Name,
+		return nil, fmt.Errorf("%s is damaged: the checksum of tensor %q is %016x, "+
+			"expected %016x", r.file.Path(), t.Name,
 			found, want)
 	}
 	return content, nil

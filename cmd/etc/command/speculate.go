@@ -26,7 +26,8 @@ func (f *speculateFlags) addSpeculate(cmd *cobra.Command) {
 func (f *speculateFlags) addKind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.speculate, "speculate", "off",
 		"draft tokens and verify several in one call, which never changes "+
-			"the text: `auto|off|mtp|assistant|ngram[:K]`, the file's draft or what stood in the text before; with :K as many in "+
+			"the text: `auto|off|mtp|assistant|ngram[:K]`, the file's draft or what stood in the text before; with "+
+			":K as many in "+
 			"every round, else as many as are worth it")
 }
 

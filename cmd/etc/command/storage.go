@@ -18,7 +18,8 @@ type storageFlags struct {
 func (f *modelFlags) addStorage(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.storage.caches, "kv-cache", "declared",
-		"keep keys and values as `declared|q8`: as the program declares them, or in codes of 8 bits with a scale for each 32")
+		"keep keys and values as `declared|q8`: as the program declares them, or in codes of 8 bits with a scale "+
+			"for each 32")
 	fl.StringVar(&f.storage.state, "state", "declared",
 		"keep the recurrent state of delta rules as `declared|bf16`: bf16 also where the program declares f32")
 }

@@ -143,7 +143,8 @@ func argumentsError(cmd *cobra.Command, args []string, err error) error {
 		return usagef("%s: the argument is missing: %s%s", cmd.CommandPath(), usage, hint(cmd, ""))
 	}
 	if cmd.Name() == "run" {
-		return usagef("%s: %d arguments, expected a file and a prompt: a prompt of several words needs quotes: etc run %s %q%s",
+		return usagef("%s: %d arguments, expected a file and a prompt: a prompt of several words needs quotes: etc "+
+			"run %s %q%s",
 			cmd.CommandPath(), len(args), args[0], strings.Join(args[1:], " "), hint(cmd, ""))
 	}
 	return usagef("%s: %d arguments: %s%s", cmd.CommandPath(), len(args), usage, hint(cmd, ""))
@@ -156,7 +157,8 @@ func openProgram(path string) (*program.Program, error) {
 		return p, nil
 	}
 	if info, bad := os.Stat(path); bad == nil && info.IsDir() {
-		return nil, fmt.Errorf("%s: expected a program (.pte), found a directory; etc export %s makes a program of a checkpoint", path, path)
+		return nil, fmt.Errorf("%s: expected a program (.pte), found a directory; etc export %s makes a program of "+
+			"a checkpoint", path, path)
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		if meant := programBeside(path); meant != "" {

@@ -63,8 +63,8 @@ func newSynthetic() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			if err := synthetic.Generate(output,
-				synthetic.Spec{Config: config, Family: syntheticModels[at].family, Seed: seed, Workers: jobs}); err != nil {
+			spec := synthetic.Spec{Config: config, Family: syntheticModels[at].family, Seed: seed, Workers: jobs}
+			if err := synthetic.Generate(output, spec); err != nil {
 				return err
 			}
 			logf(cmd.ErrOrStderr(), "etc: wrote %s, %s of weights", output, humanize.IBytes(uint64(size)))

@@ -28,8 +28,8 @@ argument or standard input, to its last byte. Names of special tokens in it are 
 that the post-processor adds are added unless --no-special.
 
 Standard input is encoded as it comes, in little memory, however long it is: it is cut where that changes no id, as
-between a word and a space. A text that has no such place in 64 MiB, or a tokenizer that needs it whole, is an error, and
-so are more than 64 MiB with --json and --decode.
+between a word and a space. A text that has no such place in 64 MiB, or a tokenizer that needs it whole, is an
+error, and so are more than 64 MiB with --json and --decode.
 
 --decode prints the text of ids, without the special tokens if --no-special. With --json, standard input is a
 JSON array of texts and the result an array of arrays of ids, or with --decode the other way.`,

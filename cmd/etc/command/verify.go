@@ -47,7 +47,8 @@ FILE.root.minisig, as etc export --sign writes them) with a public key of minisi
 				logf(cmd.ErrOrStderr(), "etc: %s: signed by %s, root %s", args[0], signature.Key, signature.Root)
 			}
 			if against != "" && weights {
-				return usagef("--weights checks the file by its own build record, --against by the checkpoint: give one of them")
+				return usagef("--weights checks the file by its own build record, --against by the checkpoint: give " +
+					"one of them")
 			}
 			if against != "" {
 				return runAgainst(cmd, args[0], against, page, text, tokens, asJSON)
@@ -69,7 +70,8 @@ FILE.root.minisig, as etc export --sign writes them) with a public key of minisi
 		"public key of minisign, a file or the key itself, that must have signed the file")
 	cmd.Flags().StringVar(&page, "html", "", "write the comparison as a page of pictures to this file")
 	cmd.Flags().StringVar(&text, "text", "",
-		"text for the quality card of --against: a text file, .jsonl as export --calibrate takes it, or default for the held-out part of the one in this program")
+		"text for the quality card of --against: a text file, .jsonl as export --calibrate takes it, or default for "+
+			"the held-out part of the one in this program")
 	cmd.Flags().IntVar(&tokens, "tokens", 64, "tokens to run for --against")
 	var unverified bool // openHub looks at the flag
 	addUnverified(cmd, &unverified)
@@ -96,7 +98,8 @@ func (r *verifyResult) lookedAt() string {
 	const static = "looked at: container, memory plan, graph, constant methods, metadata, tokenizer, build record; "
 	switch {
 	case r.Weights != nil:
-		return fmt.Sprintf("%severy\nbyte but the record's own (%s): program, weights and texts, %d in all, have the hashes of the build record",
+		return fmt.Sprintf("%severy\nbyte but the record's own (%s): program, weights and texts, %d in all, have the "+
+			"hashes of the build record",
 			static, humanize.IBytes(uint64(r.Weights.Bytes)), r.Weights.Pieces)
 	case r.Signed != nil:
 		return ""

@@ -44,7 +44,8 @@ func verifyWeights(ctx context.Context, path string) (*weightsResult, []verify.F
 	defer c.Close()
 	text, ok := c.Lookup(keyBuild)
 	if !ok {
-		return nil, nil, fmt.Errorf("%s: no build record, and so no hashes to check its bytes by: another tool wrote it. "+
+		return nil, nil, fmt.Errorf("%s: no build record, and so no hashes to check its bytes by: another "+
+			"tool wrote it. "+
 			"--signed KEY checks every byte of a file that was signed, --against CHECKPOINT compares the weights with "+
 			"the checkpoint", path)
 	}

@@ -1,4 +1,5 @@
-// Rows by AVX2: the bits of Product, whose eight partial sums are the lanes of a register. No product is fused with a sum.
+// Rows by AVX2: the bits of Product, whose eight partial sums are the lanes of a register. No product is fused with a
+// sum.
 
 #include "textflag.h"
 

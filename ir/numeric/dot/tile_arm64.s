@@ -1,5 +1,5 @@
-// Multiply by Advanced SIMD: the bits of Product, whose eight partial sums are the lanes of two registers. No product is
-// fused with a sum.
+// Multiply by Advanced SIMD: the bits of Product, whose eight partial sums are the lanes of two registers. No product
+// is fused with a sum.
 
 #include "textflag.h"
 

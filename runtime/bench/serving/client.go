@@ -98,9 +98,12 @@ func (c *client) model(ctx context.Context) (string, error) {
 }
 
 // words are the words of prompts: each is one token or more in any vocabulary.
-const words = "the of and to in a is that it was for on are as with his they at be this from have or by one had not but what " +
-	"all were when we there can an your which their said if do will each about how up out them then she many some so these " +
-	"would other into has more her two like him see time could no make than first been its who now people my made over did"
+const words = "the of and to in a is that it was for on are as with his they at be this from have or by one had " +
+	"not but what " +
+	"all were when we there can an your which their said if do will each about how up out them then she many " +
+	"some so these " +
+	"would other into has more her two like him see time could no make than first been its who now people my " +
+	"made over did"
 
 // tokens gives ids of the model's vocabulary, each once.
 func (c *client) tokens(ctx context.Context, model string) ([]int, error) {
@@ -155,7 +158,8 @@ func (c *client) complete(ctx context.Context, model string, prompt []int, n int
 		return a, err
 	}
 	if a.count != n {
-		return a, fmt.Errorf("the answer has %d tokens where %d were asked for: the server must take ignore_eos and tell the "+
+		return a, fmt.Errorf("the answer has %d tokens where %d were asked for: the server must take ignore_eos "+
+			"and tell the "+
 			"tokens of the answer (stream_options.include_usage)", a.count, n)
 	}
 	_, err = io.Copy(io.Discard, io.LimitReader(r.Body, maxEvent)) // so that the connection is used again

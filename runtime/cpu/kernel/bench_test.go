@@ -116,9 +116,9 @@ func BenchmarkMatVec(b *testing.B) {
 	}
 }
 
-// BenchmarkPieces is the time of one call for a part of the rows, as threads claim them, with 1 to 4 vectors: parts in
-// random order, from memory. It reports the third decile of all calls, which other work on the machine moves little, and
-// that of a plain read of the same bytes.
+// BenchmarkPieces is the time of one call for a part of the rows, as threads claim them, with 1 to 4 vectors: parts
+// in random order, from memory. It reports the third decile of all calls, which other work on the machine moves
+// little, and that of a plain read of the same bytes.
 func BenchmarkPieces(b *testing.B) {
 	atLevel(b)
 	for _, c := range []struct {

@@ -10,7 +10,8 @@ import "fmt"
 // them in tiles; ranges of rows that are multiples of PanelRows waste nothing.
 func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) {
 	if !w.takes(a.layout) || a.cols != w.Cols {
-		panic(fmt.Sprintf("kernel: %v matrix of %d × %d elements in groups of %d with activations of %d elements for %v in groups of %d", w.Format, w.Rows, w.Cols, w.Group, a.cols, a.layout.Format, a.layout.Group))
+		panic(fmt.Sprintf("kernel: %v matrix of %d × %d elements in groups of %d with activations of %d elements for "+
+			"%v in groups of %d", w.Format, w.Rows, w.Cols, w.Group, a.cols, a.layout.Format, a.layout.Group))
 	}
 	if row0 < 0 || row0 > row1 || row1 > w.Rows ||
 		a.vectors > 0 && (stride < row1 || len(y) < (a.vectors-1)*stride+row1) {
@@ -45,8 +46,9 @@ func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) 
 	}
 }
 
-// aloneBytes is what the rows of matMulAlone take at most, so that they stay in a core's second cache for all vectors. In
-// less, as the first cache holds, the first vector would wait for memory at the start of each step: see pieces of cpu.
+// aloneBytes is what the rows of matMulAlone take at most, so that they stay in a core's second cache for all
+// vectors. In less, as the first cache holds, the first vector would wait for memory at the start of each step: see
+// pieces of cpu.
 const aloneBytes = 128 << 10
 
 // matMulAlone is MatMul of all rows of w with one vector after the other, some rows at a time.

@@ -104,7 +104,8 @@ func (w *Matrix) Check() error {
 		}
 		size := w.Rows * w.groups() * w.ScaleFormat.Bits() / 8
 		if len(w.Scales) != size || len(w.Biases) != size && w.Biases != nil {
-			return fmt.Errorf("%v matrix of %d × %d elements in groups of %d has %d bytes of scales and %d of biases, want %d", w.Format, w.Rows, w.Cols, w.Group, len(w.Scales), len(w.Biases), size)
+			return fmt.Errorf("%v matrix of %d × %d elements in groups of %d has %d bytes of scales and %d of "+
+				"biases, want %d", w.Format, w.Rows, w.Cols, w.Group, len(w.Scales), len(w.Biases), size)
 		}
 	}
 	if w.Format.SmallFloats() {

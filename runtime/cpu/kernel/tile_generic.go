@@ -22,7 +22,8 @@ func tileFloatGeneric(format Format, width int) func(sums []float32, stride int,
 
 // tileIntegerGeneric is, with sums [vectors, width] and for r < width,
 //
-//	sums[i][r] += Σ_g scales[g][r]·codeScales[i][g]·Σ_{k in g} codes[i][k]·panel[k/4][r][k%4] + biases[g][r]·codeSums[i][g]
+//	sums[i][r] += Σ_g (scales[g][r]·codeScales[i][g]·Σ_{k in g} codes[i][k]·panel[k/4][r][k%4] +
+//	                   biases[g][r]·codeSums[i][g])
 func tileIntegerGeneric(width int) func(sums []float32, panel []byte, scales, biases []float32, codes []int8,
 	codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int) {
 	return func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales,

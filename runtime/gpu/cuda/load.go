@@ -77,5 +77,6 @@ func find(base string, patterns []string, variable string) (path string, library
 	if problem == nil {
 		problem = fmt.Errorf("there is none in the usual folders")
 	}
-	return "", 0, fmt.Errorf("cuda: %s is needed: install the CUDA toolkit (or: pip install nvidia-cuda-nvrtc nvidia-cublas), or name the file in %s: %w: %w", base, variable, problem, device.ErrUnavailable)
+	return "", 0, fmt.Errorf("cuda: %s is needed: install the CUDA toolkit (or: pip install nvidia-cuda-nvrtc "+
+		"nvidia-cublas), or name the file in %s: %w: %w", base, variable, problem, device.ErrUnavailable)
 }

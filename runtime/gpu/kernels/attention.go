@@ -133,7 +133,8 @@ func (a Attention) tuning(many bool) (AttentionTuning, error) {
 	}
 	scores := t.Heads * t.Tokens * t.Keys
 	if group%t.Heads != 0 || scores < 2 || scores > 32 || scores&(scores-1) != 0 || t.Keys&(t.Keys-1) != 0 {
-		return t, fmt.Errorf("attention tuned to %d heads, %d tokens and %d keys of a simdgroup, want powers of two, 2 to 32 in product, heads that divide %d", t.Heads, t.Tokens, t.Keys, group)
+		return t, fmt.Errorf("attention tuned to %d heads, %d tokens and %d keys of a simdgroup, want powers of two, "+
+			"2 to 32 in product, heads that divide %d", t.Heads, t.Tokens, t.Keys, group)
 	}
 	return t, nil
 }
@@ -269,9 +270,11 @@ func (a Attention) ChunkLaunch(tokens int, t ChunkTuning) (Launch, error) {
 	}
 	switch {
 	case t.Heads <= 0 || t.Rows <= 0 || group%t.Heads != 0 || t.Heads*t.Rows > 16:
-		return Launch{}, fmt.Errorf("attention by tiles tuned to %d heads and %d rows, want at most 16 in product and heads that divide %d", t.Heads, t.Rows, group)
+		return Launch{}, fmt.Errorf("attention by tiles tuned to %d heads and %d rows, want at most 16 in product "+
+			"and heads that divide %d", t.Heads, t.Rows, group)
 	case t.Keys <= 0 || t.Keys%16 != 0 || t.Columns <= 0 || t.Columns%16 != 0 || a.D%t.Columns != 0:
-		return Launch{}, fmt.Errorf("attention by tiles tuned to %d keys and %d columns, want multiples of 16 and columns that divide %d", t.Keys, t.Columns, a.D)
+		return Launch{}, fmt.Errorf("attention by tiles tuned to %d keys and %d columns, want multiples of 16 and "+
+			"columns that divide %d", t.Keys, t.Columns, a.D)
 	}
 	gates := a.Gates.or(a.Heads, a.D)
 	return Launch{

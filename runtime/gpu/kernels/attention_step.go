@@ -121,10 +121,12 @@ func (t StepTuning) check(a AttentionStep) error {
 	group, scores := a.Heads/a.KVHeads, t.Heads*t.Keys
 	switch {
 	case group%t.Heads != 0 || scores < 2 || scores > 32 || scores&(scores-1) != 0 || t.Keys&(t.Keys-1) != 0:
-		return fmt.Errorf("attention step tuned to %d heads and %d keys of a simdgroup, want powers of two, 2 to 32 in product, heads that divide %d", t.Heads, t.Keys, group)
+		return fmt.Errorf("attention step tuned to %d heads and %d keys of a simdgroup, want powers of two, 2 to 32 "+
+			"in product, heads that divide %d", t.Heads, t.Keys, group)
 	case t.Buffers < 1 || t.Buffers > 2 || t.Simdgroups < 1 || t.Simdgroups > 32 || t.Room < 1 || t.Room > 32 ||
 		t.Least < 1 || t.Blocks < 1 || t.Short < 0:
-		return fmt.Errorf("attention step tuned to %d buffers, %d simdgroups and %d blocks of %d positions, want 1 or 2, 1 to 32, and at least one of each", t.Buffers, t.Simdgroups, t.Blocks, t.Least)
+		return fmt.Errorf("attention step tuned to %d buffers, %d simdgroups and %d blocks of %d positions, want 1 "+
+			"or 2, 1 to 32, and at least one of each", t.Buffers, t.Simdgroups, t.Blocks, t.Least)
 	}
 	if bytes := t.memory(a.D); bytes > metalMemory {
 		return fmt.Errorf("attention step tuned to %d simdgroups needs %d bytes of threadgroup memory, there are %d",
@@ -173,7 +175,8 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	r := a.Rope
 	if r.D != a.D || r.QHeads != a.Heads || r.KVHeads != a.KVHeads || r.Slots != a.Slots || r.Cache != a.Cache {
 		return one, merge, 0, fmt.Errorf(
-			"attention step: %d+%d heads of %d elements of %s in %d slots are rotated, %d+%d of %d of %s in %d are attended to",
+			"attention step: %d+%d heads of %d elements of %s in %d slots are rotated, %d+%d of %d of %s in %d are "+
+				"attended to",
 			r.QHeads, r.KVHeads, r.D, r.Cache, r.Slots, a.Heads, a.KVHeads, a.D, a.Cache, a.Slots)
 	}
 	t, err := a.tuning()

@@ -189,7 +189,8 @@ func (a BlockAttention) tuning(rows int) (BlockTuning, error) {
 	}
 	if t.Least%(t.Simdgroups*t.Keys) != 0 || t.Tokens > maxBlockTokens || t.Parts == 2 && a.Window > 0 ||
 		group%t.Heads != 0 {
-		return t, fmt.Errorf("attention over blocks tuned to %+v, want parts of a multiple of the %d keys of a threadgroup, at most %d rows, and other than 2 parts of a window",
+		return t, fmt.Errorf("attention over blocks tuned to %+v, want parts of a multiple of the %d keys of a "+
+			"threadgroup, at most %d rows, and other than 2 parts of a window",
 			t, t.Simdgroups*t.Keys, maxBlockTokens)
 	}
 	return t, nil

@@ -175,9 +175,11 @@ func (d Delta) checkChunks() (err error) {
 			d.DV)
 	case !slices.Contains([]int{1, 2, 4, 8}, d.Parts) || d.Columns*d.Parts < 16 || d.Columns*d.Parts > 128 ||
 		d.Length*d.Parts > 256:
-		err = fmt.Errorf("delta rule with %d parts of %d columns, want 1, 2, 4 or 8 with a product from 16 to 128, and at most %d", d.Parts, d.Columns, 256/d.Length)
+		err = fmt.Errorf("delta rule with %d parts of %d columns, want 1, 2, 4 or 8 with a product from 16 to 128, "+
+			"and at most %d", d.Parts, d.Columns, 256/d.Length)
 	case d.Buffers != 1 && d.Buffers != 2 || d.scanMemory() > cudaMemory:
-		err = fmt.Errorf("delta rule with %d buffers of %d bytes of threadgroup memory, want 1 or 2 and at most %d bytes", d.Buffers, d.scanMemory(), cudaMemory)
+		err = fmt.Errorf("delta rule with %d buffers of %d bytes of threadgroup memory, want 1 or 2 and at "+
+			"most %d bytes", d.Buffers, d.scanMemory(), cudaMemory)
 	case d.QToken%4 != 0 || d.KToken%4 != 0:
 		err = d.tokensError()
 	}

@@ -39,12 +39,14 @@ func (e ManyExperts) Tiles(target Target, tokens int) []Tile {
 func (e ManyExperts) checkDirect(t Tile) error {
 	switch {
 	case e.Exact || e.Bits != 4 || e.Group != 64 || e.F32:
-		return fmt.Errorf("tile: no columns stand in threadgroup memory, want codes of 4 bits in groups of 64 with scales in bf16, rounded to bf16")
+		return fmt.Errorf("tile: no columns stand in threadgroup memory, want codes of 4 bits in groups of 64 with " +
+			"scales in bf16, rounded to bf16")
 	case e.Hidden%256 != 0 || e.Inner%256 != 0:
 		return fmt.Errorf("tile: none of %d and %d columns stand in threadgroup memory, want multiples of 256",
 			e.Hidden, e.Inner)
 	case t.BM < 8 || t.BM > 32 || t.BM%8 != 0 || t.WM != 1 || t.WN < 1 || t.split() != 1 || t.WN > 8 || t.BN != 32*t.WN:
-		return fmt.Errorf("tile: %d×%d results of %d×%d simdgroups, no columns in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8", t.BM, t.BN, t.WM, t.WN)
+		return fmt.Errorf("tile: %d×%d results of %d×%d simdgroups, no columns in threadgroup memory, want 8 to 32 × "+
+			"32 for each of 1 to 8", t.BM, t.BN, t.WM, t.WN)
 	}
 	return nil
 }
@@ -65,7 +67,8 @@ func (e ManyExperts) SortedTiles(t Tile, tokens int) int {
 // [T·Top], Tiles i32 [SortedTiles, 4].
 func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 	if e.Count < 1 || e.Count > 512 || e.Top < 1 || tokens*e.Top > 1<<16-1 {
-		return Launch{}, fmt.Errorf("experts_sort: %d tokens with %d of %d experts, want at most 512 experts and %d pairs", tokens, e.Top, e.Count, 1<<16-1)
+		return Launch{}, fmt.Errorf("experts_sort: %d tokens with %d of %d experts, want at most 512 experts "+
+			"and %d pairs", tokens, e.Top, e.Count, 1<<16-1)
 	}
 	simds := 32
 	for simds*e.Count*2 > 28<<10 {

@@ -74,7 +74,8 @@ func (e Experts) launchResidentDown(t Tuning, tokens int) (Launch, error) {
 	s := e.residentDown(t.Stream)
 	var wrong error
 	if t.Stream.Simdgroups != e.Parts() || t.Stream.Stages != 1 || !t.Stream.Resident || !e.Shared {
-		wrong = fmt.Errorf("tuning: %d simdgroups with %d strips, want one strip that is held and a simdgroup for each of %d parts, one of them shared", t.Stream.Simdgroups, t.Stream.Stages, e.Parts())
+		wrong = fmt.Errorf("tuning: %d simdgroups with %d strips, want one strip that is held and a simdgroup for "+
+			"each of %d parts, one of them shared", t.Stream.Simdgroups, t.Stream.Stages, e.Parts())
 	}
 	l, err := e.launchResident("stream_join", s, tokens, e.Hidden, e.Inner, wrong, "STREAM_PIECE", e.Inner,
 		"STREAM_SCORED", true, "EXPERTS_RESIDUAL", e.Residual)

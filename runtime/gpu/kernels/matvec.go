@@ -135,7 +135,8 @@ func (v MatVec) Launch(t Tuning) (Launch, error) {
 		if v.Sum != nil || v.Head < 8 || v.Head > 128 || v.Head&(v.Head-1) != 0 || v.K%v.Head != 0 ||
 			v.M != 1 || v.Norm == NoNorm {
 			return Launch{}, fmt.Errorf(
-				"matvec of %d vectors of %d columns in heads of %d: want one vector that is no sum, normed in heads of 8, 16, 32, 64 or 128", v.M, v.K, v.Head)
+				"matvec of %d vectors of %d columns in heads of %d: want one vector that is no sum, normed in heads "+
+					"of 8, 16, 32, 64 or 128", v.M, v.K, v.Head)
 		}
 		if t.Direct {
 			return Launch{}, fmt.Errorf("matvec: tuning: heads of %d columns are read directly, want them staged",
@@ -224,7 +225,8 @@ func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 		}
 		if v.M != 1 || v.Conv.Channels > v.N[0] {
 			return Launch{}, fmt.Errorf(
-				"convolution of %d channels behind products of %d vectors with %d rows, want one vector and a row for every channel", v.Conv.Channels, v.M, v.N[0])
+				"convolution of %d channels behind products of %d vectors with %d rows, want one vector and a row "+
+					"for every channel", v.Conv.Channels, v.M, v.N[0])
 		}
 		more = append(define("MATVEC_CONV", true, "MATVEC_CONV_EARLY", v.Early), v.Conv.defines()...)
 	}

@@ -71,7 +71,8 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	case simdgroups < 1 || simdgroups > 32:
 		return Launch{}, fmt.Errorf("norm by %d simdgroups, want 1 to 32", simdgroups)
 	case ceil(n.N, simdgroups*32) > 64:
-		return Launch{}, fmt.Errorf("norm of rows of %d elements: %d for each of %d threads, more than the 64 that registers hold", n.N, ceil(n.N, simdgroups*32), simdgroups*32)
+		return Launch{}, fmt.Errorf("norm of rows of %d elements: %d for each of %d threads, more than the 64 that "+
+			"registers hold", n.N, ceil(n.N, simdgroups*32), simdgroups*32)
 	case n.SumOnly && !n.Sum:
 		return Launch{}, errors.New("norm that writes neither the sum nor the normalized rows")
 	}

@@ -283,9 +283,11 @@ func (v Vectors) checkDirect(t Tuning, planes, experts int) error {
 	all := ceil(v.K, columns*t.Lanes*t.Split) * columns
 	switch {
 	case v.M != 1 || experts != 1 || t.Chunk != v.K:
-		return fmt.Errorf("tuning: %d of %d columns of %d vectors of %d parts are read directly, want all of one vector of one part", t.Chunk, v.K, v.M, experts)
+		return fmt.Errorf("tuning: %d of %d columns of %d vectors of %d parts are read directly, want all of one "+
+			"vector of one part", t.Chunk, v.K, v.M, experts)
 	case all*(1+planes*t.Rows) > mostDirect:
-		return fmt.Errorf("tuning: %d columns of the vector and of %d rows are a lane's at once, want at most %d in all", all, planes*t.Rows, mostDirect)
+		return fmt.Errorf("tuning: %d columns of the vector and of %d rows are a lane's at once, want at "+
+			"most %d in all", all, planes*t.Rows, mostDirect)
 	}
 	return nil
 }

@@ -67,7 +67,8 @@ func (f Format) check(k int) error {
 	case f.Bits != 4 && f.Bits != 8 && f.Bits != 16 && f.Bits != 32:
 		return fmt.Errorf("weights of %d bits, want 4, 8, 16 (bf16) or 32 (f32)", f.Bits)
 	case f.Floats && (!f.Quantized() || f.Group != 32 && (f.Group != 16 || f.Bits != 4) || f.F32 || !f.Symmetric):
-		return fmt.Errorf("floats of %d bits in groups of %d, want 4 or 8 bits in groups of 32, or 4 in groups of 16, with scales of a byte and no biases", f.Bits, f.Group)
+		return fmt.Errorf("floats of %d bits in groups of %d, want 4 or 8 bits in groups of 32, or 4 in groups of "+
+			"16, with scales of a byte and no biases", f.Bits, f.Group)
 	case f.Quantized() && !f.Floats && f.Group != 32 && f.Group != 64 && f.Group != 128:
 		return fmt.Errorf("groups of %d columns, want 32, 64 or 128", f.Group)
 	case f.Quantized() && k%f.Group != 0:

@@ -6,8 +6,8 @@
 //
 //   - Content-Security-Policy allows scripts, styles and requests of the server itself only, none of them inline.
 //     Trusted types leave DOMPurify as the one way from a text to HTML.
-//   - What a model wrote becomes HTML in static/markdown.js only: HTML in it is shown as text, and what Markdown made of
-//     it goes through DOMPurify with a list of what is allowed.
+//   - What a model wrote becomes HTML in static/markdown.js only: HTML in it is shown as text, and what Markdown made
+//     of it goes through DOMPurify with a list of what is allowed.
 //   - What people write stays in their browser: chats in IndexedDB, settings in localStorage, the API key in
 //     sessionStorage.
 //

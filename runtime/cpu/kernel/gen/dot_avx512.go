@@ -286,8 +286,8 @@ func (fn *function) storeFour(scaleSize int) {
 	fn.op("LEAQ (SI)(R13*%[1]d), SI\nLEAQ (DX)(R13*%[1]d), BX\nTESTQ DX, DX\nCMOVQNE BX, DX", scaleSize)
 }
 
-// dotQuantized512 writes dotQuantized for AVX-512, codes of 4 or 8 bits and a format of scales. It is long because it is
-// one assembly routine: its registers are assigned across all of it.
+// dotQuantized512 writes dotQuantized for AVX-512, codes of 4 or 8 bits and a format of scales. It is long because it
+// is one assembly routine: its registers are assigned across all of it.
 func dotQuantized512(f *file, bits int, format string) {
 	order := ""
 	if bits == 4 {

@@ -77,8 +77,8 @@ func (s *signature) check() error {
 	return nil
 }
 
-// agree requires that another kernel declares the same buffers: names, order, and which are written. Types may differ where
-// a definition stands for one of several.
+// agree requires that another kernel declares the same buffers: names, order, and which are written. Types may differ
+// where a definition stands for one of several.
 func (s *signature) agree(d declared) error {
 	if len(d.buffers) != len(s.buffers) {
 		return fmt.Errorf("it has %d buffers, want %d", len(d.buffers), len(s.buffers))

@@ -223,7 +223,8 @@ func (p *parser) interval(rep *node) {
 		}
 		v, err := strconv.ParseUint(s, 10, 16)
 		if err != nil || v > maxRepeat {
-			p.fail(at, "{%s} is not an interval {n}, {n,}, {,m} or {n,m} of numbers up to %d; write \\{ for the character", body, maxRepeat)
+			p.fail(at, "{%s} is not an interval {n}, {n,}, {,m} or {n,m} of numbers up to %d; write \\{ for "+
+				"the character", body, maxRepeat)
 		}
 		return int(v)
 	}
@@ -418,7 +419,8 @@ func (p *parser) property(at int, negated bool) *class {
 	if mask, ok := ucd.Category(name); ok {
 		c.any = mask
 	} else if c.ranges, ok = ucd.Script(name); !ok {
-		p.fail(at, "the property %q is not supported; general categories by their short names (L, Lu, Nd, ...), Han, Hiragana, Katakana and Hangul are", name)
+		p.fail(at, "the property %q is not supported; general categories by their short names (L, Lu, Nd, ...), Han, "+
+			"Hiragana, Katakana and Hangul are", name)
 	}
 	return c
 }

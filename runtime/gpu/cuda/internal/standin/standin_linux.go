@@ -60,7 +60,8 @@ func sharedObject(text string) (string, error) {
 		if c := constant.FindStringSubmatch(k[2]); c != nil {
 			value = c[2] + ", sizeof(" + c[1] + ")"
 		}
-		body += fmt.Sprintf("\nextern \"C\" __attribute__((visibility(\"default\"))) const unsigned %s_entry_constant[2] = {%s};", k[1], value)
+		body += fmt.Sprintf("\nextern \"C\" __attribute__((visibility(\"default\"))) const unsigned "+
+			"%s_entry_constant[2] = {%s};", k[1], value)
 	}
 	return emulator.SharedObject(kernels.Prelude(kernels.CPU) + body + "\n")
 }

@@ -11,9 +11,9 @@
 //     barriers, sequences are ordered by one fence, which each waits for and then updates.
 //   - A Write while the GPU is busy is recorded and put before the dispatches of the next Submit by a kernel of
 //     the host's own; with an idle GPU, and always where it is large, it is a copy to shared memory.
-//   - Place is a copy to shared memory while command buffers run that use other bytes of the buffer. Apple's rule, that what the
-//     processor changes is complete before a command buffer that accesses it is committed, names whole resources: that it
-//     holds for bytes, as it does where a buffer is a ring of parts, is an assumption.
+//   - Place is a copy to shared memory while command buffers run that use other bytes of the buffer. Apple's rule,
+//     that what the processor changes is complete before a command buffer that accesses it is committed, names whole
+//     resources: that it holds for bytes, as it does where a buffer is a ring of parts, is an assumption.
 //   - Mapped memory is wrapped without a copy, in windows that overlap by half where it exceeds the largest
 //     buffer: a binding has at least half such a window behind its offset.
 //   - Kernels are compiled with Metal 3.1, math mode safe and precise functions, and have simdgroups of 32 threads.
