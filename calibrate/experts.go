@@ -178,27 +178,10 @@ const sampledTokens = 128
 func (d *driver) solveExperts(m *mixture) error {
 	open := [3]*stored{} // files that are being written
 	for i, w := range m.weights() {
-		if d.source != nil {
-			other, err := d.source.Rows(w.constant, passes.LinearWeight)
-			if err != nil {
-				return err
-			}
-			m.quantized[i] = other
-			continue
-		}
-		if !w.calibrated() {
-			m.quantized[i] = w.plain
-			continue
-		}
-		x, err := d.store.find(w)
-		if err == nil && x == nil {
-			open[i], err = d.store.create(w)
-			x = open[i]
-		}
-		if err != nil {
+		var err error
+		if m.quantized[i], open[i], err = d.expertRows(w); err != nil {
 			return err
 		}
-		m.quantized[i] = x.quantizedRows
 	}
 	if open == [3]*stored{} {
 		return nil
@@ -238,6 +221,29 @@ func (d *driver) solveExperts(m *mixture) error {
 		m.quantized[i] = x.quantizedRows
 	}
 	return nil
+}
+
+// expertRows returns where the rows of an expert weight come from: another program, a method without a text, or a file
+// of the directory. A file that is not there yet is created, and returned for the rows to be written to.
+func (d *driver) expertRows(w *weight) (rows, *stored, error) {
+	if d.source != nil {
+		other, err := d.source.Rows(w.constant, passes.LinearWeight)
+		return other, nil, err
+	}
+	if !w.calibrated() {
+		return w.plain, nil, nil
+	}
+	x, err := d.store.find(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	if x != nil {
+		return x.quantizedRows, nil, nil
+	}
+	if x, err = d.store.create(w); err != nil {
+		return nil, nil, err
+	}
+	return x.quantizedRows, x, nil
 }
 
 // solveExpert quantizes the weights of an expert that have a file in open.

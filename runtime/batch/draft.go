@@ -10,29 +10,31 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// Drafting says how the streams of a runner draft tokens. A draft is right when it equals the token that the program
-// draws, so the tokens of a stream are those of a runner without drafts.
+// Drafting says how the streams of a runner draft tokens. A draft is accepted when it equals the token that the
+// program draws, so a stream has the same tokens as without drafts.
 type Drafting struct {
-	// Kind is the draft of the executor's program; [speculate.None] drafts from the text of the stream.
+	// Kind selects the draft method of the executor's program. [speculate.None] drafts from the stream's own text
+	// (n-grams).
 	Kind speculate.Kind
-	// Most is the most drafts of a stream in a call; 0: no stream drafts.
+	// Most is the largest number of drafts of a stream in one call; 0 turns drafting off.
 	Most int
-	// Fixed asks for that many in every call, else as many as are worth it.
+	// Fixed asks for Most drafts in every call. Otherwise as many are made as are expected to pay.
 	Fixed bool
 }
 
-// drafts is what a runner has whose streams draft. A nil one is that of a runner without.
+// drafts is the part of a runner that drafts. It is nil in a runner without drafts.
 type drafts struct {
 	Drafting
-	drafter   Drafter // nil where drafts come from the text
+	drafter   Drafter // nil: drafts come from the text
 	shared    *speculate.Shared
-	suspected bool // Options.Suspect was told
+	suspected bool // Options.Suspect has been called
 }
 
-// leastMatch is how many tokens of the end of a text must occur before for what follows to be a draft.
+// leastMatch is the number of tokens at the end of a text that must have occurred before, for what followed them to
+// be a draft.
 const leastMatch = 2
 
-// newDrafts makes what a runner needs to draft as is asked for.
+// newDrafts makes the drafting part of a runner. It returns an error if the executor cannot draft that way.
 func newDrafts(x Executor, d Drafting) (*drafts, error) {
 	if d.Most <= 0 {
 		return nil, nil
@@ -55,8 +57,8 @@ func newDrafts(x Executor, d Drafting) (*drafts, error) {
 	return out, nil
 }
 
-// most is the most drafts of a stream. A constraint needs the tokens before to tell those that may come next, so the
-// streams that have one do not draft.
+// most returns the largest number of drafts of a stream. Streams with a constraint do not draft, since the allowed
+// tokens depend on all tokens before.
 func (d *drafts) most(s *Stream) int {
 	if d == nil || s.request.Constraint != nil {
 		return 0
@@ -67,7 +69,7 @@ func (d *drafts) most(s *Stream) int {
 	return d.shared.Most()
 }
 
-// totals are the counts of all streams.
+// totals returns the counts of all streams.
 func (d *drafts) totals() speculate.Totals {
 	if d == nil {
 		return speculate.Totals{}
@@ -75,7 +77,8 @@ func (d *drafts) totals() speculate.Totals {
 	return d.shared.Totals()
 }
 
-// suspect tells of drafts that are never right, once. Drafts from the text may be.
+// suspect calls Options.Suspect, once, if hardly any draft of the executor's program was right. Drafts from the text
+// may all be wrong.
 func (r *Runner) suspect() {
 	tell := r.options.Suspect
 	if tell == nil || r.drafts == nil || r.drafts.drafter == nil || r.drafts.suspected {
@@ -87,7 +90,7 @@ func (r *Runner) suspect() {
 	}
 }
 
-// draft has the executor draft the tokens that a call is to verify.
+// draft has the executor draft the tokens that a call is to verify, and writes them into the call.
 func (r *Runner) draft(ctx context.Context, call *schedule.Call) (err error) {
 	if r.drafts == nil || r.drafts.drafter == nil {
 		return nil
@@ -117,8 +120,8 @@ func (r *Runner) draft(ctx context.Context, call *schedule.Call) (err error) {
 	return nil
 }
 
-// draws are the parameters of the next draws: a draft is drawn with the noise that its token will be drawn with, so
-// that it is right as often as can be.
+// draws returns the parameters of the next n draws. A draft is drawn with the noise that its token will be drawn
+// with, so that it is right as often as possible.
 func (s *Stream) draws(n int) []Draw {
 	out := make([]Draw, n)
 	for i := range out {
@@ -129,7 +132,8 @@ func (s *Stream) draws(n int) []Draw {
 	return out
 }
 
-// rowsBehind says what the executor is to give behind drafts, each as if those before it were part of the answer.
+// rowsBehind says what the executor gives behind each of the drafts. Each row is made as if the drafts up to it were
+// part of the answer.
 func (s *Stream) rowsBehind(drafts []int32, samples bool) []Row {
 	if len(drafts) == 0 {
 		return nil
@@ -151,7 +155,8 @@ func (s *Stream) rowsBehind(drafts []int32, samples bool) []Row {
 	return rows
 }
 
-// book learns from a call, and asks for the drafts of the next one. results are of the same streams.
+// book learns from a call which drafts were right and how long it took, and sets the drafts of the next call in
+// results.
 func (d *drafts) book(call *schedule.Call, all []*booked, results []schedule.Result, start time.Time) {
 	if d == nil {
 		return
@@ -184,8 +189,9 @@ func (d *drafts) book(call *schedule.Call, all []*booked, results []schedule.Res
 	}
 }
 
-// left is how many tokens of a stream may be drafted: a fixed number of drafts is cut at the end of the answer. The
-// last token of an answer comes with the next call even without a draft, so a draft for it is never worth its row.
+// left returns how many more tokens of a stream may be drafted. A fixed number of drafts goes to the end of the
+// answer. Otherwise the last token is not drafted: it comes with the next call anyway, and a draft would only cost a
+// row.
 func (d *drafts) left(s *Stream) int {
 	left := s.request.MaxTokens - len(s.answer)
 	if !d.Fixed {
@@ -204,7 +210,7 @@ func hasPrompts(call *schedule.Call) bool {
 	return false
 }
 
-// propose gives the drafts of a stream from its text, or as many of no meaning where the executor is to draft them.
+// propose returns k drafts of a stream from its text. If the executor drafts, it returns k placeholders.
 func (d *drafts) propose(s *Stream, k int) []int32 {
 	if d.drafter != nil {
 		if s.hidden == nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// bindPrepare brings rows into the form that tiled products take, normalized where that is asked for.
+// bindPrepare binds the preparation of rows for tiled products: converted to bf16 unless exact, and normalized if the
+// operation has a norm.
 func bindPrepare(b *binder) bool {
 	a, x := ir.Attrs[ir.PrepareAttrs](b.Op), b.floats("x")
 	shape, known := b.Dims(b.Op.Result().Type)
@@ -33,7 +34,7 @@ func bindPrepare(b *binder) bool {
 	return b.launch("prepare", l, err, args)
 }
 
-// preparedRows is operand x, rows of a width, as prepare has made it.
+// preparedRows returns operand x of an operation, as bindPrepare has left it. It returns false for other rows.
 func (b *binder) preparedRows(width int, exact bool, packed int) (x operand, ok bool) {
 	v := b.Input("x")
 	if v != nil && exact {
@@ -49,7 +50,7 @@ func (b *binder) preparedRows(width int, exact bool, packed int) (x operand, ok 
 	return bytesOf(v), true
 }
 
-// bindMatmul multiplies many rows by tiles.
+// bindMatmul binds the tiled product of many rows with a weight.
 func bindMatmul(b *binder) bool {
 	w := b.matrix("weight")
 	k, rows, ok := lower.MatMul(b.Op)
@@ -65,7 +66,7 @@ func bindMatmul(b *binder) bool {
 			Step: b.stepAt(rows, nil)})
 }
 
-// bindMatmulGLU is bindMatvecGLU for many rows, by tiles.
+// bindMatmulGLU binds activation(gate) · up of many rows, by tiles.
 func bindMatmulGLU(b *binder) bool {
 	p := b.pair()
 	k, rows, ok := lower.MatMulGLU(b.Op)
@@ -80,7 +81,7 @@ func bindMatmulGLU(b *binder) bool {
 			Step: b.stepAt(rows, nil)})
 }
 
-// bindDenseWeight makes bf16 of a weight.
+// bindDenseWeight binds the conversion of a quantized weight to bf16, for the device's library.
 func bindDenseWeight(b *binder) bool {
 	w := b.matrix("weight")
 	shape, known := b.Dims(b.Op.Result().Type)
@@ -98,7 +99,7 @@ func bindDenseWeight(b *binder) bool {
 	return true
 }
 
-// bindLibraryProduct multiplies many rows by the device's library of matrix products.
+// bindLibraryProduct binds a product of many rows that the device's library of matrix products computes.
 func bindLibraryProduct(b *binder) bool {
 	of, dense := b.Op.Input("weight"), operand{}
 	dims, known := b.Dims(of.Type)
@@ -122,12 +123,12 @@ func bindLibraryProduct(b *binder) bool {
 		return false
 	}
 	y := bytesOf(out)
-	y.write = true // a library's kernel has no text of ours
+	y.write = true // the library's kernel has no signature that says which buffers it writes
 	return b.add(step{op: b.Op, kind: "product", kernel: kernel, launch: kernels.Launch{Groups: [3]int{1, 1, 1},
 		Threads: [3]int{1, 1, 1}}, operands: []operand{x, dense, y}})
 }
 
-// product is a kernel of the device's library of matrix products; nil where there is none.
+// product returns the kernel of the device's library of matrix products, or nil if there is none.
 func (x *executable) product(p device.Product) device.Kernel {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -9,32 +9,33 @@ import (
 )
 
 const (
-	// FewRows is the number of rows up to which a product may be one of vectors.
+	// FewRows is the largest number of rows that kernels of vectors (matvec) multiply. Products of more rows are
+	// tiled (matmul).
 	FewRows = 8
-	// fewDirect is that number where tiles read weights once for all rows and nothing stands in threadgroup memory
-	// before it is multiplied.
+	// fewDirect is the largest number of rows that goes to kernels of vectors where a direct tile could take the rows
+	// instead: one that reads weights once for all rows and multiplies them without a stay in threadgroup memory.
 	fewDirect = 1
-	// maxGroup is the number of products of the same rows that one kernel computes.
+	// maxGroup is the largest number of products of the same rows that one kernel computes.
 	maxGroup = 4
-	// libraryRows is the number of rows from which on a library of matrix products, which wants bf16, is worth making
-	// bf16 of a weight.
+	// libraryRows is the smallest number of rows for which a product goes to the device's library of matrix products.
+	// The library takes bf16 alone, and for fewer rows it does not pay to convert the weight.
 	libraryRows = 64
 )
 
-// product is a product of rows with a weight, a result of linear or linears.
+// product is the product of rows with one weight: a result of the operation linear or linears.
 type product struct {
 	out     *ir.Value
 	x, w    *ir.Value
 	bias    *ir.Value
 	form    weight
 	rows    int
-	few     bool // it is one of vectors
-	exact   bool // of tiled ones
-	library bool // the device's library has it
-	packed  int  // of tiled ones: so many eights of rows are packed, 0 where they are as they are
+	few     bool // kernels of vectors compute it
+	exact   bool // tiled kernels keep its rows in float32
+	library bool // the device's library computes it
+	packed  int  // tiled kernels read so many eights of rows packed together; 0 where rows are as they are
 }
 
-// products are those that an operation computes; nil where kernels do not.
+// products returns the products that op computes, or nil if op is no product or kernels cannot compute one of them.
 func (g *graph) products(op *ir.Op) []*product {
 	var weights []*ir.Value
 	switch op.Def.Name {
@@ -80,7 +81,7 @@ func (g *graph) products(op *ir.Op) []*product {
 	return out
 }
 
-// productOf is the product that v is the whole result of, or nil.
+// productOf returns the product whose result v is, as a whole, or nil.
 func (g *graph) productOf(v *ir.Value) *product {
 	v = g.source(v)
 	if v.Def == nil || g.dead[v.Def] {
@@ -94,7 +95,7 @@ func (g *graph) productOf(v *ir.Value) *product {
 	return nil
 }
 
-// normOf is the normalization of the rows of a product, which the product does itself; nil where there is none.
+// normOf returns the RMS norm that makes the rows of a product, if the product's kernel can compute it too; else nil.
 func (g *graph) normOf(p *product) *ir.Op {
 	n := g.defined(p.x, "rms_norm")
 	if n == nil || width(n.Result()) != p.form.cols || !g.isNorm(n) {
@@ -106,14 +107,14 @@ func (g *graph) normOf(p *product) *ir.Op {
 	return n
 }
 
-// vectors describes the product of a few rows to kernels.
+// vectors returns the description that kernels of vectors need of a product.
 func (g *graph) vectors(p *product, norm *ir.Op) kernels.Vectors {
 	v := kernels.Vectors{Format: p.form.Format, K: p.form.cols, M: min(p.rows, FewRows)}
 	v.Norm, v.Eps = normKind(norm)
 	return v
 }
 
-// normKind is what products call a normalization, which may be nil.
+// normKind returns the form in which kernels of products compute a norm, and its epsilon. n may be nil.
 func normKind(n *ir.Op) (kernels.Norm, float32) {
 	switch {
 	case n == nil:
@@ -124,7 +125,7 @@ func normKind(n *ir.Op) (kernels.Norm, float32) {
 	return kernels.NormF32, normEps(n)
 }
 
-// normAttr is a normalization, which may be nil, as attributes have it, and its weight.
+// normAttr returns the attributes and the weight that an operation gets for a norm inside it. n may be nil.
 func normAttr(n *ir.Op) (asked bool, eps float32, weight *ir.Value) {
 	if n == nil {
 		return false, 0, nil
@@ -132,7 +133,8 @@ func normAttr(n *ir.Op) (asked bool, eps float32, weight *ir.Value) {
 	return true, normEps(n), n.Input("weight")
 }
 
-// rowsOf gives the dense rows of a product, those before the normalization where the product does it.
+// rowsOf returns the dense rows that a product's operation reads: the input of the norm, if the product computes a
+// norm itself, else x.
 func (g *graph) rowsOf(b *ir.Builder, x *ir.Value, norm *ir.Op) *ir.Value {
 	if norm != nil {
 		return shapedAs(b, norm.Input("x"), x)
@@ -143,12 +145,13 @@ func (g *graph) rowsOf(b *ir.Builder, x *ir.Value, norm *ir.Op) *ir.Value {
 	return x
 }
 
-// hasLibrary reports whether products of so many rows go to the device's library.
+// hasLibrary reports whether the device's library multiplies so many rows.
 func (t *Target) hasLibrary(rows int) bool {
 	return rows >= libraryRows && t.Tiled(rows) && t.Library != nil && t.Library(rows, 64, 64)
 }
 
-// endOf is what follows a product: the other term of a sum, or the bound of a softcap.
+// endOf is what a product's kernel does to its results before it writes them: it adds a term of a residual sum, or
+// bounds them by a softcap.
 type endOf struct {
 	extra *ir.Value
 	limit float32
@@ -164,7 +167,8 @@ func (e endOf) epilogue() kernels.Epilogue {
 	return kernels.NoEpilogue
 }
 
-// ended is the product that op, a sum or a softcap, is the end of, and what follows that.
+// ended returns the product that op, a sum or a softcap, can become a part of, and what the product then ends with;
+// nil if there is none.
 func (g *graph) ended(op *ir.Op) (*product, endOf) {
 	switch op.Def.Name {
 	case "add":
@@ -191,13 +195,13 @@ func (g *graph) ended(op *ir.Op) (*product, endOf) {
 	return nil, endOf{}
 }
 
-// endsProduct reports whether an add is the end of a product.
+// endsProduct reports whether an add can become a part of a product.
 func (g *graph) endsProduct(op *ir.Op) bool {
 	p, _ := g.ended(op)
 	return p != nil
 }
 
-// number is a constant number that is stored.
+// number returns the value of a constant of one floating-point number. It returns false for other values.
 func number(v *ir.Value) (float32, bool) {
 	if v == nil || v.Constant == nil || v.Constant.Data == nil || elements(v) != 1 || !v.Type.DType.IsFloat() {
 		return 0, false
@@ -209,9 +213,9 @@ func number(v *ir.Value) (float32, bool) {
 	return c.F[0], true
 }
 
-// products makes the operations that products run as of what is left of them: for a few rows those of vectors, several
-// of the same rows together, for many rows those by tiles or of the device's library. The normalization before a
-// product, and a sum or a bound behind it, are a part of it.
+// products replaces linear, linears, and the add or softcap behind them. Few rows become matvec, one kernel for
+// several products of the same rows where it can; many rows become matmul or library_product. A norm before a product
+// becomes a part of it.
 func products(g *graph) {
 	g.each(func(op *ir.Op) {
 		if p, end := g.ended(op); p != nil {
@@ -225,7 +229,7 @@ func products(g *graph) {
 	}, "linear", "linears")
 }
 
-// computeAll computes the products of one operation that anything reads.
+// computeAll computes those of the products of one operation whose results are read.
 func (g *graph) computeAll(b *ir.Builder, list []*product) []*ir.Value {
 	out := make([]*ir.Value, len(list))
 	for _, i := range g.inOrder(list) {
@@ -248,7 +252,7 @@ func (g *graph) computeAll(b *ir.Builder, list []*product) []*ir.Value {
 	return out
 }
 
-// inOrder gives the numbers of products in the order in which their results are read.
+// inOrder returns the indices of products, sorted by where their results are first read.
 func (g *graph) inOrder(list []*product) []int {
 	at, first := make([]int, len(list)), make([]int, len(list))
 	for i, p := range list {
@@ -258,7 +262,8 @@ func (g *graph) inOrder(list []*product) []int {
 	return at
 }
 
-// group finds the products that one kernel computes with the first one: those of the same few rows and the same format.
+// group returns the indices of the products that one kernel computes together with product first: few rows, and
+// weights of the same format. left tells which products are not computed yet.
 func (g *graph) group(list []*product, first int, left func(i int) bool) []int {
 	p, at := list[first], []int{first}
 	if !p.few || p.bias != nil {
@@ -276,7 +281,7 @@ func (g *graph) group(list []*product, first int, left func(i int) bool) []int {
 	return at
 }
 
-// many describes several products of the same rows.
+// many describes several products of the same rows to their kernel.
 func (g *graph) many(list []*product, at []int) kernels.MatVecMany {
 	k := kernels.MatVecMany{Vectors: g.vectors(list[at[0]], g.normOf(list[at[0]]))}
 	for _, i := range at {
@@ -285,7 +290,7 @@ func (g *graph) many(list []*product, at []int) kernels.MatVecMany {
 	return k
 }
 
-// together computes several products of the same rows in one kernel.
+// together computes several products of the same rows with one kernel.
 func (g *graph) together(b *ir.Builder, list []*product, at []int) []*ir.Value {
 	p := list[at[0]]
 	norm := g.normOf(p)
@@ -298,7 +303,7 @@ func (g *graph) together(b *ir.Builder, list []*product, at []int) []*ir.Value {
 	return b.Op("matvec", a, g.rowsOf(b, p.x, norm), weights, weight).Results
 }
 
-// compute computes one product with what follows it.
+// compute computes one product, and what it ends with.
 func (g *graph) compute(b *ir.Builder, p *product, end endOf) *ir.Value {
 	if end.extra != nil {
 		end.extra = shapedAs(b, end.extra, p.out)
@@ -316,7 +321,7 @@ func (g *graph) compute(b *ir.Builder, p *product, end endOf) *ir.Value {
 	return b.Value("matvec", a, g.rowsOf(b, p.x, norm), p.w, weight, p.bias, end.extra)
 }
 
-// tiles computes a product of many rows; nil where there is no kernel.
+// tiles computes a product of many rows. It returns nil if there is no kernel for it.
 func (g *graph) tiles(b *ir.Builder, p *product, end endOf) *ir.Value {
 	if p.library && end.epilogue() == kernels.NoEpilogue && p.bias == nil {
 		if y := g.byLibrary(b, p); y != nil {
@@ -341,12 +346,13 @@ func (g *graph) tiles(b *ir.Builder, p *product, end endOf) *ir.Value {
 		g.prepare(b, p, p.exact, p.packed), p.w, p.bias, end.extra)
 }
 
-// matrices describes a tiled product to kernels.
+// matrices returns the description that tiled kernels need of a product.
 func (p *product) matrices() kernels.Matrices {
 	return kernels.Matrices{Format: p.form.Format, K: p.form.cols, Exact: p.exact, Packed: p.packed}
 }
 
-// byLibrary computes a product by the device's library, for which the weight is made bf16; nil where there is none.
+// byLibrary computes a product with the device's library, which wants the weight in bf16. It returns nil if the
+// library lacks the product.
 func (g *graph) byLibrary(b *ir.Builder, p *product) *ir.Value {
 	if !g.Library(p.rows, p.form.rows, p.form.cols) {
 		return nil
@@ -361,8 +367,8 @@ func (g *graph) byLibrary(b *ir.Builder, p *product) *ir.Value {
 	return b.Value("library_product", nil, g.prepare(b, p, false, 0), w)
 }
 
-// prepare gives the rows of a product in the form that tiled products take: once, for all products of them that take
-// the same form.
+// prepare returns a product's rows as tiled kernels read them: normalized, in bf16 unless exact, and packed if packed is
+// not 0. Several products of the same rows share one preparation.
 func (g *graph) prepare(b *ir.Builder, p *product, exact bool, packed int) *ir.Value {
 	norm := g.normOf(p)
 	if !exact && packed == 0 && norm == nil {

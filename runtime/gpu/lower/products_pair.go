@@ -115,8 +115,8 @@ func (g *graph) activated(gate Layout, activation string) *ir.Value {
 	return op.Results[len(op.Results)-1]
 }
 
-// ofSum merges a residual sum and its norms into the product of one row that follows, if that streams its weights. It
-// saves a kernel between two products that stream.
+// ofSum merges a residual sum and its norms into the product of one row that follows, if that kernel streams its
+// weights. A kernel between two products that stream is saved.
 func (g *graph) ofSum(op *ir.Op) {
 	switch a := op.Attrs.(type) {
 	case *ir.MatvecAttrs:
