@@ -211,7 +211,7 @@ func (x *oneByOne) feed(ctx context.Context, s *session.Session, tokens []int, r
 	if len(tokens) == 1 && alone {
 		next := p
 		next.Seed++
-		return s.DecodeOn(ctx, tokens[0], p, next)
+		return s.DecodePipelined(ctx, tokens[0], p, next)
 	}
 	return s.Prefill(ctx, tokens, p)
 }

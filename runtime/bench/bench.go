@@ -241,7 +241,7 @@ func (b *bench) generate(ctx context.Context, tokens []int) error {
 }
 
 func (b *bench) decodeOn(ctx context.Context, token int, p session.Sampling) (session.Step, error) {
-	return b.session.DecodeOn(ctx, token, p, p)
+	return b.session.DecodePipelined(ctx, token, p, p)
 }
 
 // sumUp fills the figures that follow from the samples.

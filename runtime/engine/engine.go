@@ -76,13 +76,13 @@ type Instance interface {
 	Close() error
 }
 
-// Ahead is implemented by instances that can submit the next call before the result of this one was read.
-type Ahead interface {
-	// RunAhead is Run with a hint which call is likely to follow. next are the inputs of that call, except for the
+// Pipelined is implemented by instances that can submit the next call before the result of this one was read.
+type Pipelined interface {
+	// RunPipelined is Run with a hint which call is likely to follow. next are the inputs of that call, except for the
 	// first one: that will be the first output of this call, whatever next has there. The instance may start it while
 	// this call runs, or ignore the hint. Results and state are the same as without the hint; only a next call with
 	// those inputs returns sooner.
-	RunAhead(ctx context.Context, inputs, next []eval.Value) ([]eval.Value, error)
+	RunPipelined(ctx context.Context, inputs, next []eval.Value) ([]eval.Value, error)
 }
 
 // Entries is implemented by instances on which every entry of the module can be called. All entries share one state: a

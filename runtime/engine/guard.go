@@ -11,7 +11,7 @@ import (
 
 // Compile compiles a module with an engine and wraps the result so that panics become errors. A panic in a call of the
 // engine, the executable or one of its instances is returned as a [*fault.Error]; after it the instance can only be
-// closed. The results implement Bounded, Ahead, Stateful and Entries where the engine's do, and Units together with
+// closed. The results implement Bounded, Pipelined, Stateful and Entries where the engine's do, and Units together with
 // Entries.
 func Compile(e Engine, m *ir.Module, o Options) (x Executable, err error) {
 	fault.Readable()
@@ -56,29 +56,29 @@ func (x guardedExecutable) NewInstance() (i Instance, err error) {
 // guardInstance wraps inner so that the result implements the same interfaces.
 func guardInstance(inner Instance, name string) Instance {
 	plain := guardedInstance{inner, name}
-	ahead, isAhead := inner.(Ahead)
+	pipelined, isPipelined := inner.(Pipelined)
 	state, isStateful := inner.(Stateful)
 	entries, isEntries := inner.(Entries)
-	a, s, e := guardedAhead{ahead, name}, guardedState{state, name}, guardedEntries{entries}
+	a, s, e := guardedPipelined{pipelined, name}, guardedState{state, name}, guardedEntries{entries}
 	type i = guardedInstance
-	switch [3]bool{isAhead, isStateful, isEntries} {
+	switch [3]bool{isPipelined, isStateful, isEntries} {
 	case [3]bool{true, true, true}:
 		return struct {
 			i
-			guardedAhead
+			guardedPipelined
 			guardedState
 			guardedEntries
 		}{plain, a, s, e}
 	case [3]bool{true, true, false}:
 		return struct {
 			i
-			guardedAhead
+			guardedPipelined
 			guardedState
 		}{plain, a, s}
 	case [3]bool{true, false, true}:
 		return struct {
 			i
-			guardedAhead
+			guardedPipelined
 			guardedEntries
 		}{plain, a, e}
 	case [3]bool{false, true, true}:
@@ -90,7 +90,7 @@ func guardInstance(inner Instance, name string) Instance {
 	case [3]bool{true, false, false}:
 		return struct {
 			i
-			guardedAhead
+			guardedPipelined
 		}{plain, a}
 	case [3]bool{false, true, false}:
 		return struct {
@@ -132,15 +132,15 @@ func (x guardedInstance) Close() (err error) {
 	return x.inner.Close()
 }
 
-type guardedAhead struct {
-	inner Ahead
+type guardedPipelined struct {
+	inner Pipelined
 	name  string
 }
 
-func (x guardedAhead) RunAhead(ctx context.Context, inputs, next []eval.Value) (out []eval.Value, err error) {
+func (x guardedPipelined) RunPipelined(ctx context.Context, inputs, next []eval.Value) (out []eval.Value, err error) {
 	fault.Readable()
 	defer fault.Recover(x.name, &err)
-	return x.inner.RunAhead(ctx, inputs, next)
+	return x.inner.RunPipelined(ctx, inputs, next)
 }
 
 type guardedEntries struct{ inner Entries }

@@ -46,7 +46,7 @@ func (x instance) Run(context.Context, []eval.Value) ([]eval.Value, error) {
 	x.reach("run")
 	return []eval.Value{{Int: 7}}, nil
 }
-func (x instance) RunAhead(context.Context, []eval.Value, []eval.Value) ([]eval.Value, error) {
+func (x instance) RunPipelined(context.Context, []eval.Value, []eval.Value) ([]eval.Value, error) {
 	x.reach("ahead")
 	return nil, nil
 }
@@ -70,7 +70,7 @@ func call(e engine.Engine) error {
 		return err
 	}
 	_, run := i.Run(context.Background(), nil)
-	_, ahead := i.(engine.Ahead).RunAhead(context.Background(), nil, nil)
+	_, ahead := i.(engine.Pipelined).RunPipelined(context.Background(), nil, nil)
 	_, entry := i.(engine.Entries).Call(context.Background(), "draft", nil)
 	_, snapshot := i.(engine.Stateful).Snapshot()
 	return errors.Join(run, ahead, entry, snapshot, i.(engine.Stateful).Restore(nil), i.Reset(), i.Close(), x.Close())
@@ -114,7 +114,7 @@ func TestGuardKeepsWhatAnEngineCan(t *testing.T) {
 	require.NotImplements(t, (*engine.Bounded)(nil), x)
 	i, err := x.NewInstance()
 	require.NoError(t, err)
-	require.NotImplements(t, (*engine.Ahead)(nil), i)
+	require.NotImplements(t, (*engine.Pipelined)(nil), i)
 	require.NotImplements(t, (*engine.Stateful)(nil), i)
 	require.NotImplements(t, (*engine.Entries)(nil), i)
 }

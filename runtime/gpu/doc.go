@@ -36,7 +36,7 @@
 //     files store by columns (as they are).
 //   - State belongs to the instance. With precision fp32 it is float32, with mixed it has its declared dtype. Precision
 //     strict runs on the reference engine.
-//   - Calls for one token may be pipelined (RunAhead): the next call is submitted before the result of this one was
+//   - Calls for one token may be pipelined (RunPipelined): the next call is submitted before the result of this one was
 //     read. If the caller asks for another call, the early one leaves no trace: see pipelining.go.
 //   - If Engine.SelfTest is set, no kernel is used whose self-test (kernels.Case) has failed on this device. Another
 //     kernel takes its place, in the end the reference kernel of the operation.

@@ -73,8 +73,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestDrawsAreTheHeads: sessions with the runtime's sampler, which begins calls ahead as a head does, give the head's
-// tokens.
+// TestDrawsAreTheHeads: sessions with the runtime's sampler, whose calls are pipelined as those with a head are, give
+// the head's tokens.
 func TestDrawsAreTheHeads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: whole models on the emulator")

@@ -101,13 +101,14 @@ func (x *instance) Call(ctx context.Context, entry string, inputs []eval.Value) 
 	return x.callEntry(ctx, at, inputs, nil)
 }
 
-// RunAhead is Run that also submits the call that is likely to follow, where the program allows it: see engine.Ahead.
-func (x *instance) RunAhead(ctx context.Context, inputs, next []eval.Value) (out []eval.Value, err error) {
+// RunPipelined is Run that also submits the call that is likely to follow, if the program allows that: see
+// engine.Pipelined.
+func (x *instance) RunPipelined(ctx context.Context, inputs, next []eval.Value) (out []eval.Value, err error) {
 	return x.callEntry(ctx, 0, inputs, next)
 }
 
 // callEntry calls an entry by its number. next holds the inputs of the call that is likely to follow, or is nil: see
-// RunAhead.
+// RunPipelined.
 func (x *instance) callEntry(ctx context.Context, entry int, inputs, next []eval.Value) (out []eval.Value, err error) {
 	f := x.exe.entries[entry].Entry
 	defer func() {

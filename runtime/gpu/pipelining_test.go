@@ -38,7 +38,7 @@ func (f *follower) feed(expect int, tokens ...int64) {
 	if expect > 0 {
 		next = f.inputs(f.position+len(tokens), make([]int64, expect)...)
 	}
-	got, err := f.ahead.(engine.Ahead).RunAhead(f.Context(), f.inputs(f.position, tokens...), next)
+	got, err := f.ahead.(engine.Pipelined).RunPipelined(f.Context(), f.inputs(f.position, tokens...), next)
 	require.NoError(f, err)
 	require.Equal(f, want, got, "%d tokens at %d", len(tokens), f.position)
 	f.position += len(tokens)
@@ -155,7 +155,7 @@ func TestAheadOfNoToken(t *testing.T) {
 	require.NoError(t, err)
 	i, err := exe.NewInstance()
 	require.NoError(t, err)
-	_, err = i.(engine.Ahead).RunAhead(t.Context(), fusetest.Inputs(m, 0, 1), fusetest.Inputs(m, 1, 1))
+	_, err = i.(engine.Pipelined).RunPipelined(t.Context(), fusetest.Inputs(m, 0, 1), fusetest.Inputs(m, 1, 1))
 	require.NoError(t, err)
 	require.False(t, gpu.Pending(i))
 	require.NoError(t, i.Close())

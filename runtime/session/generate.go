@@ -129,7 +129,7 @@ func (s *Session) decode(ctx context.Context, r *Request, a *Answer, step Step, 
 		if r.Force == nil && (len(a.Tokens)+1 < limit || r.FeedLast && len(a.Tokens) < limit) {
 			next := p
 			next.Seed++
-			step, err = s.DecodeOn(whole, token, p, next)
+			step, err = s.DecodePipelined(whole, token, p, next)
 		} else {
 			step, err = s.Decode(whole, token, p)
 		}

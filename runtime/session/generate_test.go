@@ -198,7 +198,7 @@ func TestAbandoned(t *testing.T) {
 	require.ErrorIs(t, feed(4), session.ErrAbandoned)
 	_, err := s.Decode(t.Context(), 4, session.Greedy)
 	require.ErrorIs(t, err, session.ErrAbandoned)
-	_, err = s.DecodeOn(t.Context(), 4, session.Greedy, session.Greedy)
+	_, err = s.DecodePipelined(t.Context(), 4, session.Greedy, session.Greedy)
 	require.ErrorIs(t, err, session.ErrAbandoned)
 	require.Len(t, e.calls, calls, "the engine is not asked")
 	require.NoError(t, s.Reset())

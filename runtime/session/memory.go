@@ -13,8 +13,8 @@ import (
 type Memory struct {
 	// Weights are the constants as the file holds them. They are read in place, for every token.
 	Weights int64
-	// State is the state of one session: caches, and what recurrent layers carry, which a GPU engine keeps twice while
-	// it begins calls ahead (engine.Ahead), if there is memory for it.
+	// State is the state of one session: caches, and the state of recurrent layers. An engine that pipelines calls
+	// (engine.Pipelined) keeps the latter twice, if there is memory for it.
 	State int64
 	// Position is the part of State that each position of the context takes.
 	Position int64

@@ -129,11 +129,11 @@ func (s *Session) Decode(ctx context.Context, token int, p Sampling) (Step, erro
 	return s.call(ctx, s.instance.Run, []int{token}, p)
 }
 
-// DecodeOn is Decode where the token that it gives is likely to be fed next, with the parameters next: an engine that
-// can begins that call before this one was read, so that it need not wait for the host. What is fed next need not be
-// that.
-func (s *Session) DecodeOn(ctx context.Context, token int, p, next Sampling) (Step, error) {
-	x, ok := s.instance.(engine.Ahead)
+// DecodePipelined is Decode for a token whose successor is likely to be fed next, with the parameters next. An engine
+// that pipelines calls ([engine.Pipelined]) submits that call before the result of this one was read, so the device
+// does not wait for the host. The caller may still feed another token, or none.
+func (s *Session) DecodePipelined(ctx context.Context, token int, p, next Sampling) (Step, error) {
+	x, ok := s.instance.(engine.Pipelined)
 	if !ok || s.model.Form == Logits || s.checkRoom(2) != nil || next.Check() != nil ||
 		next.penalizes() || next.Mask != nil {
 		return s.Decode(ctx, token, p)
@@ -143,7 +143,7 @@ func (s *Session) DecodeOn(ctx context.Context, token int, p, next Sampling) (St
 		return Step{}, err
 	}
 	run := func(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
-		return x.RunAhead(ctx, inputs, follows)
+		return x.RunPipelined(ctx, inputs, follows)
 	}
 	return s.call(ctx, run, []int{token}, p)
 }

@@ -12,21 +12,21 @@ import (
 	"github.com/etc-ml/etc/runtime/session"
 )
 
-// prophet is a scripted engine that is told of the calls that are likely to follow.
-type prophet struct {
+// hinted is a scripted engine that records which calls it was told are likely to follow.
+type hinted struct {
 	scripted
 	told  [][]eval.Value // for each call; nil where nothing was told
 	calls [][]eval.Value
 }
 
-func (e *prophet) Compile(*ir.Module, engine.Options) (engine.Executable, error) { return e, nil }
-func (e *prophet) NewInstance() (engine.Instance, error)                         { return e, nil }
+func (e *hinted) Compile(*ir.Module, engine.Options) (engine.Executable, error) { return e, nil }
+func (e *hinted) NewInstance() (engine.Instance, error)                         { return e, nil }
 
-func (e *prophet) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
-	return e.RunAhead(ctx, inputs, nil)
+func (e *hinted) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
+	return e.RunPipelined(ctx, inputs, nil)
 }
 
-func (e *prophet) RunAhead(ctx context.Context, inputs, next []eval.Value) ([]eval.Value, error) {
+func (e *hinted) RunPipelined(ctx context.Context, inputs, next []eval.Value) ([]eval.Value, error) {
 	e.told, e.calls = append(e.told, next), append(e.calls, inputs)
 	return e.scripted.Run(ctx, inputs)
 }
@@ -47,7 +47,7 @@ func TestForetold(t *testing.T) {
 		{"full context", session.Request{Prompt: sequence(0, testContext-3)}, []bool{true, false}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			e := &prophet{scripted: scripted{answer: count}}
+			e := &hinted{scripted: scripted{answer: count}}
 			_, s := start(t, samplerModule(), e)
 			r := test.r
 			if r.Sampling = sampling; r.Prompt == nil {
@@ -69,7 +69,7 @@ func TestForetold(t *testing.T) {
 		})
 	}
 	// The host chooses the token of logits.
-	e := &prophet{scripted: scripted{answer: countLogits}}
+	e := &hinted{scripted: scripted{answer: countLogits}}
 	_, s := start(t, logitsModule(), e)
 	_, err := s.Generate(context.Background(),
 		session.Request{Prompt: sequence(0, 3), Sampling: session.Greedy, MaxNewTokens: 3})
