@@ -12,12 +12,12 @@ import (
 	"github.com/etc-ml/etc/runtime/session"
 )
 
-// prefixRows is the number of positions of a node in the prefix tree. With blocks of a KV cache their size decides it;
-// this executor has none.
+// prefixRows is the number of positions of a node in the prefix tree. Executors with a KV cache in blocks use the
+// size of a block; this one has no blocks.
 const prefixRows = 32
 
-// oneByOne runs the entries of a call one after the other, each in a session of its own. A sequence has one slot: its
-// session. A slot is copied by a snapshot.
+// oneByOne runs the entries of a call one after the other, each in a session of its own. A sequence has one slot,
+// which is its session. A snapshot copies a slot to another.
 type oneByOne struct {
 	model    *session.Model
 	limits   Limits
@@ -58,7 +58,7 @@ func (x *oneByOne) Close() error {
 	return errors.Join(append(errs, x.model.Close())...)
 }
 
-// session gives the session of a slot.
+// session returns the session of a slot.
 func (x *oneByOne) session(slot int32) (*session.Session, error) {
 	if n := int(slot) + 1; n > len(x.sessions) {
 		x.sessions = append(x.sessions, make([]*session.Session, n-len(x.sessions))...)
@@ -90,7 +90,7 @@ func (x *oneByOne) Execute(ctx context.Context, call *schedule.Call, rows []Row)
 	return out, nil
 }
 
-// entry runs the rows of one sequence. alone says that the call has no other one.
+// entry runs the rows of one sequence. alone says that the call has no other entry.
 func (x *oneByOne) entry(ctx context.Context, e schedule.Entry, tokens []int, rows []Row,
 	alone bool) ([]Output, error) {
 	if len(e.Writes) == 0 {

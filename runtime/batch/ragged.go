@@ -55,7 +55,7 @@ func (e *NotRaggedError) Error() string {
 	return "the program runs one sequence at a time: " + e.Why.Error()
 }
 
-// Unwrap is the reason.
+// Unwrap returns the reason.
 func (e *NotRaggedError) Unwrap() error { return e.Why }
 
 // raggedExecutor runs all rows of a call in one pass over the program.
@@ -136,8 +136,8 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	return x, err
 }
 
-// SequenceBytes is what a sequence of o.Positions takes in calls of at most o.Rows rows, in bytes: of a window no more
-// than its positions. The error is a [*NotRaggedError] where a program has no such calls.
+// SequenceBytes returns the bytes of units that a sequence of o.Positions tokens needs in calls of at most o.Rows
+// rows. The error is a [*NotRaggedError] if the program cannot run such calls.
 func SequenceBytes(m *ir.Module, e engine.Engine, o RaggedOptions) (int64, error) {
 	model, err := sequences(m, e, o.Engine.Precision, o.Storage)
 	if err != nil {
@@ -147,7 +147,7 @@ func SequenceBytes(m *ir.Module, e engine.Engine, o RaggedOptions) (int64, error
 	return l.Bytes(l.Most(o.Positions, o.Rows)), nil
 }
 
-// blockRows is the number of positions in a block where nobody says it.
+// blockRows is the default number of positions in a block.
 const blockRows = 64
 
 // sequences describes what a sequence of a program needs. The error is a [*NotRaggedError].

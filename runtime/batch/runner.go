@@ -17,48 +17,52 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// Options are what a runner is asked for.
+// Options are the settings of a runner.
 type Options struct {
-	// Sequences is the most that run at a time; 0 is what the executor can. Queue is the most that wait beside them.
+	// Sequences is the largest number of streams that run at a time; 0 stands for the executor's own limit. Queue is
+	// the largest number of streams that wait besides.
 	Sequences, Queue int
-	// Budget is the memory for caches in bytes.
+	// Budget is the memory of the caches in bytes.
 	Budget int64
-	// Prefix is the part of it that prefixes may hold beside running sequences, in bytes; 0 keeps none.
+	// Prefix is the part of Budget, in bytes, that prefixes no running sequence uses may hold; 0 caches no prefixes.
 	Prefix int64
-	// Chunk bounds the rows of prompts in a call with running streams; 0 is what the executor can.
+	// Chunk is the largest number of prompt rows in a call with running streams; 0 stands for the executor's own
+	// limit.
 	Chunk int
-	// Checkpoints is the number of positions between checkpoints of a prompt's recurrent state; 0: only at marks.
+	// Checkpoints is the distance in positions between checkpoints of a prompt's recurrent state; 0: only at
+	// Request.Marks.
 	Checkpoints int
-	// Drafting has streams draft tokens that their next call verifies.
+	// Drafting says how streams draft the tokens that their next call verifies.
 	Drafting Drafting
-	// Suspect is told once, on the goroutine of the runner, when hardly any draft of the executor's program has been
-	// right: the draft may belong to another model; nil: nobody is.
+	// Suspect, if not nil, is called once, on the runner's goroutine, when hardly any draft of the executor's program
+	// has been right: the draft may belong to another model.
 	Suspect func(speculate.Totals)
-	// Observe is told of every call, on the goroutine of the runner; nil: nobody is.
+	// Observe, if not nil, is called after every call, on the runner's goroutine.
 	Observe func(Step)
 }
 
-// Step is a call that ran.
+// Step describes a call that has run.
 type Step struct {
 	Sequences, Rows int
 	Time            time.Duration
 	Err             error
 }
 
-// Stats is what a runner did, and holds now.
+// Stats are the counts of a runner.
 type Stats struct {
 	schedule.Stats
-	// Budget and Used are bytes of caches; Idle is the part of Used that only the prefix cache holds.
+	// Budget and Used are bytes of the caches. Idle is the part of Used that only the prefix cache uses.
 	Budget, Used, Idle int64
-	// Prompt and Drawn are the tokens of all prompts taken and of all answers.
+	// Prompt and Drawn are the numbers of tokens of all prompts and of all answers.
 	Prompt, Drawn int64
-	// Failed is the number of calls with an error.
+	// Failed is the number of calls that ended with an error.
 	Failed int64
 	// Drafts counts the drafts of all streams.
 	Drafts speculate.Totals
 }
 
-// Runner runs the sequences of one model: scheduler, executor, results, on one goroutine.
+// Runner answers requests with one model. One goroutine asks the scheduler for a call, has the executor run it, and
+// hands out the results.
 type Runner struct {
 	exec    Executor
 	options Options
@@ -66,26 +70,26 @@ type Runner struct {
 	memory  *cache.Memory
 	sched   *schedule.Scheduler
 	prefix  *cache.Prefix
-	streams map[schedule.ID]*Stream // of the runner's goroutine
-	drafts  *drafts                 // nil: nobody drafts
+	streams map[schedule.ID]*Stream // only the runner's goroutine uses it
+	drafts  *drafts                 // nil: no stream drafts
 
 	mu      sync.Mutex
 	arrived []*Stream
-	left    []*Stream // cancelled
+	left    []*Stream // cancelled streams that the loop has not seen yet
 	work    []func(Executor)
 	known   int // streams that have not ended
 	flight  map[*Stream]bool
-	abandon context.CancelFunc // of the call that runs
+	abandon context.CancelFunc // ends the context of the running call
 	nextID  schedule.ID
 	closing bool
 	stats   Stats
 
-	wake   chan struct{} // of one element
+	wake   chan struct{} // capacity 1
 	closed chan struct{}
-	err    error // of closing the executor
+	err    error // of Executor.Close
 }
 
-// New starts a runner, which owns the executor from then on.
+// New starts a runner. It owns the executor from then on.
 func New(exec Executor, o Options) (*Runner, error) {
 	l := exec.Limits()
 	if o.Sequences <= 0 || o.Sequences > l.Sequences {
@@ -120,28 +124,28 @@ func New(exec Executor, o Options) (*Runner, error) {
 	return r, nil
 }
 
-// Limits are those of the executor.
+// Limits returns the executor's limits.
 func (r *Runner) Limits() Limits { return r.limits }
 
-// Sequences is the most that run at a time.
+// Sequences returns the largest number of streams that run at a time.
 func (r *Runner) Sequences() int { return r.options.Sequences }
 
-// Stats tells what was done so far.
+// Stats returns the counts so far.
 func (r *Runner) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stats
 }
 
-// Active is how many streams have not ended.
+// Active returns the number of streams that have not ended.
 func (r *Runner) Active() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.known
 }
 
-// Submit begins a sequence. When ctx ends, so does the sequence, within one call. Errors are a [*ParameterError], a
-// [*ContextError], [ErrFull], [ErrClosed], and schedule.ErrTooLong where the memory could not hold the sequence alone.
+// Submit queues a request. When ctx ends, its sequence ends within one call. Errors are a [*ParameterError], a
+// [*ContextError], [ErrFull], [ErrClosed], and schedule.ErrTooLong if the memory could not hold the sequence alone.
 func (r *Runner) Submit(ctx context.Context, q Request) (*Stream, error) {
 	if err := q.check(r.limits); err != nil {
 		return nil, err
@@ -179,7 +183,7 @@ func (r *Runner) Submit(ctx context.Context, q Request) (*Stream, error) {
 	return s, nil
 }
 
-// fits refuses what the memory could not hold even alone.
+// fits returns an error for a request that the memory could not hold even alone.
 func (r *Runner) fits(q Request) error {
 	layout := r.memory.Layout()
 	most := layout.Most(len(q.Prompt)+q.MaxTokens, r.limits.Rows)
@@ -190,8 +194,8 @@ func (r *Runner) fits(q Request) error {
 		schedule.ErrTooLong, len(q.Prompt), q.MaxTokens, layout.Bytes(most), r.options.Budget)
 }
 
-// Do runs f between two calls, with the executor to itself, and returns when it has run. When ctx ends before f began,
-// f does not run; where it has begun, Do waits for it.
+// Do runs f between two calls and returns when it has run. f has the executor to itself. If ctx ends before f begins,
+// f does not run; once it has begun, Do waits for it.
 func (r *Runner) Do(ctx context.Context, f func(Executor)) error {
 	done := make(chan struct{})
 	r.mu.Lock()
@@ -199,7 +203,7 @@ func (r *Runner) Do(ctx context.Context, f func(Executor)) error {
 		r.mu.Unlock()
 		return ErrClosed
 	}
-	var once sync.Once // f begins, or is given up
+	var once sync.Once // f begins, or Do gives it up
 	r.work = append(r.work, func(x Executor) { once.Do(func() { f(x); r.count(nil); close(done) }) })
 	r.notify()
 	r.mu.Unlock()
@@ -220,7 +224,7 @@ func (r *Runner) Do(ctx context.Context, f func(Executor)) error {
 	return ErrClosed
 }
 
-// Close cancels all streams, waits for the call that runs and closes the executor.
+// Close cancels all streams, waits for the running call and closes the executor.
 func (r *Runner) Close() error {
 	r.mu.Lock()
 	r.closing = true
@@ -240,7 +244,7 @@ func (r *Runner) notify() {
 	}
 }
 
-// cancel asks for the end of a stream. A call that has no other stream is abandoned.
+// cancel marks a stream as cancelled. It abandons the running call if that has no other stream.
 func (r *Runner) cancel(s *Stream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,7 +279,8 @@ func (r *Runner) loop() {
 	r.err = r.exec.Close()
 }
 
-// inbox takes what came since; false after Close.
+// inbox takes over what other goroutines have left for the loop: functions to run, new and cancelled streams. It
+// returns false after Close.
 func (r *Runner) inbox() bool {
 	r.mu.Lock()
 	arrived, left, work, closing := r.arrived, r.left, r.work, r.closing
@@ -307,7 +312,7 @@ func (r *Runner) inbox() bool {
 	return !closing
 }
 
-// run runs one call and books what it gave.
+// run drafts for a call, runs it, and hands out its results.
 func (r *Runner) run(call *schedule.Call) {
 	var rows []Row
 	var masks errgroup.Group
@@ -357,13 +362,14 @@ func (r *Runner) run(call *schedule.Call) {
 	r.count(err)
 }
 
-// execute runs a call; a panic is its error.
+// execute runs a call. A panic in it becomes its error.
 func (r *Runner) execute(ctx context.Context, call *schedule.Call, rows []Row) (out []Output, err error) {
 	defer fault.Recover("a call of many sequences", &err)
 	return r.exec.Execute(ctx, call, rows)
 }
 
-// begin makes the context of a call, which ends when nobody waits for the call any more.
+// begin returns the context of a call, and a function that ends it. The context also ends when all streams of the
+// call are cancelled.
 func (r *Runner) begin(call *schedule.Call) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.mu.Lock()
@@ -372,7 +378,7 @@ func (r *Runner) begin(call *schedule.Call) (context.Context, func()) {
 	for _, e := range call.Entries {
 		r.flight[r.streams[e.ID]] = true
 	}
-	for _, s := range r.left { // since inbox
+	for _, s := range r.left { // cancelled since inbox looked
 		delete(r.flight, s)
 	}
 	if len(r.flight) == 0 || r.closing {
@@ -386,16 +392,16 @@ func (r *Runner) begin(call *schedule.Call) (context.Context, func()) {
 	}
 }
 
-// booked is what a call gave for a stream.
+// booked is the result of a call for one stream.
 type booked struct {
 	s      *Stream
-	tokens []Token // the drafts that are right and the token drawn behind them, up to a stop token
+	tokens []Token // the right drafts and the token drawn after them, up to a stop token
 	drafts int
-	right  int // of the drafts, from the first on
+	right  int // the number of right drafts, counted from the first
 	ended  bool
 }
 
-// book draws the tokens of a call, in parallel, and hands them out.
+// book draws the tokens of a call, in parallel, hands them to the streams, and tells the scheduler.
 func (r *Runner) book(call *schedule.Call, outs []Output, masked []bool, start time.Time) {
 	all := make([]*booked, 0, len(call.Entries))
 	var draws errgroup.Group
@@ -413,7 +419,7 @@ func (r *Runner) book(call *schedule.Call, outs []Output, masked []bool, start t
 			return nil
 		})
 	}
-	draws.Wait() //nolint:errcheck // each stream has its own
+	draws.Wait() //nolint:errcheck // each stream has an error of its own
 	now := time.Now()
 	results := make([]schedule.Result, len(all))
 	for i, b := range all {
@@ -435,7 +441,7 @@ func (r *Runner) book(call *schedule.Call, outs []Output, masked []bool, start t
 	r.ended(ended, nil)
 }
 
-// take makes the tokens of a stream of what its rows gave, up to the first draft that is wrong.
+// take draws the tokens of a stream from the outputs of its rows, up to the first one that differs from its draft.
 func (b *booked) take(outs []Output, drafts []int32, masked bool) {
 	s, at := b.s, len(b.s.request.Prompt)+len(b.s.answer)
 	defer func() {
@@ -464,7 +470,7 @@ func (b *booked) take(outs []Output, drafts []int32, masked bool) {
 	}
 }
 
-// answer are the tokens that are part of the answer.
+// answer returns the tokens that belong to the answer: all but a stop token.
 func (b *booked) answer() []Token {
 	if b.ended {
 		return b.tokens[:len(b.tokens)-1]
@@ -481,7 +487,7 @@ func (s *Stream) stops(token int) bool {
 	return false
 }
 
-// add makes a token part of the answer.
+// add appends a token to the answer.
 func (s *Stream) add(t Token) {
 	s.answer = append(s.answer, t.ID)
 	if s.counts != nil {
@@ -489,7 +495,7 @@ func (s *Stream) add(t Token) {
 	}
 }
 
-// ended ends the streams whose sequences have ended, err being that of the call that failed.
+// ended ends the streams whose sequences the scheduler has ended. err is the error of the call, if it failed.
 func (r *Runner) ended(ends []schedule.End, err error) {
 	for _, e := range ends {
 		s := r.streams[e.ID]
@@ -518,7 +524,7 @@ func (r *Runner) end(s *Stream, why Reason, err error) {
 	s.finish(why, err)
 }
 
-// count brings the public figures up to date.
+// count updates the counts that Stats returns.
 func (r *Runner) count(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -529,5 +535,5 @@ func (r *Runner) count(err error) {
 	}
 }
 
-// Layout says what one sequence holds.
+// Layout returns the units that one sequence needs.
 func (r *Runner) Layout() cache.Layout { return r.memory.Layout() }

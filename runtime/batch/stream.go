@@ -10,24 +10,24 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// Stream is a sequence on its way. Tokens wait in it until they are read, so a slow reader delays nobody. Its methods
-// may be called by one goroutine beside Cancel.
+// Stream is the answer to a request while it comes. It holds its tokens until they are read, so a slow reader delays
+// nobody. One goroutine may call its methods; any may call Cancel.
 type Stream struct {
 	runner  *Runner
 	id      schedule.ID
 	request Request
 
-	// Of the runner's goroutine.
+	// The fields up to detach belong to the runner's goroutine.
 	answer  []int
-	counts  map[int]int // of the tokens of the answer, where a penalty needs them
+	counts  map[int]int // how often a token occurs in the answer; nil without a penalty
 	mask    []uint64
 	failure error
-	hidden  []float32       // behind the last token that was fed, for a draft that starts from it
-	index   speculate.Index // of prompt and answer, where drafts come from the text
+	hidden  []float32       // the hidden state behind the last token that was fed, which a draft starts from
+	index   speculate.Index // of prompt and answer, for drafts from the text
 	rounds  speculate.Log
-	member  speculate.Member // what is known of the drafts of the stream
+	member  speculate.Member // what Shared has learned of the stream's drafts
 	stop    int
-	detach  func() bool // from the context of Submit
+	detach  func() bool // unregisters the stream from the context of Submit
 
 	mu     sync.Mutex
 	times  Times
@@ -35,10 +35,10 @@ type Stream struct {
 	tokens []Token
 	end    *End
 	err    error
-	wake   chan struct{} // of one element: something is new
+	wake   chan struct{} // capacity 1: something is new
 }
 
-// Next gives the next token; false at the end, and when ctx ends before.
+// Next waits for the next token. It returns false at the end of the answer, and when ctx ends before.
 func (s *Stream) Next(ctx context.Context) (Token, bool) {
 	for {
 		s.mu.Lock()
@@ -61,8 +61,8 @@ func (s *Stream) Next(ctx context.Context) (Token, bool) {
 	}
 }
 
-// Tokens ranges over the answer. The error is that of an answer that failed or was cancelled; it comes last, with no
-// token. A loop that is left cancels the stream.
+// Tokens ranges over the answer. If the answer failed or was cancelled, the last pair is that error, without a token.
+// Leaving the loop cancels the stream.
 func (s *Stream) Tokens(ctx context.Context) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		ctx, leave := context.WithCancel(ctx)
@@ -84,9 +84,9 @@ func (s *Stream) Tokens(ctx context.Context) iter.Seq2[Token, error] {
 	}
 }
 
-// Read hands the tokens of the answer to each, which tells whether the answer goes on, and says how the answer ended.
-// Where each has ended it, that is [Cancelled], and Read waits for the call that runs. When ctx ends, Read cancels the
-// stream and returns the error of ctx at once.
+// Read calls each with the tokens of the answer and returns how it ended. each returns whether the answer goes on: if
+// not, Read cancels the stream, waits for the running call, and the reason is [Cancelled]. When ctx ends, Read
+// cancels the stream and returns the error of ctx at once.
 func (s *Stream) Read(ctx context.Context, each func(Token) bool) (End, error) {
 	defer s.Cancel()
 	left := false
@@ -95,7 +95,7 @@ func (s *Stream) Read(ctx context.Context, each func(Token) bool) (End, error) {
 		if !ok {
 			break
 		}
-		if !left && !each(t) { // what comes then was drawn before the stream knew
+		if !left && !each(t) { // tokens that come now were drawn before the stream was cancelled
 			left = true
 			s.Cancel()
 		}
@@ -113,7 +113,8 @@ func (s *Stream) Read(ctx context.Context, each func(Token) bool) (End, error) {
 // Cancel ends the stream within one call of the program. It may be called at any time, more than once.
 func (s *Stream) Cancel() { s.runner.cancel(s) }
 
-// End says how the answer ended; the error is that of one that failed. Before Next gave false it is the zero End.
+// End returns how the answer ended, and the error if it failed. Before Next has returned false it returns the zero
+// End.
 func (s *Stream) End() (End, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,28 +124,29 @@ func (s *Stream) End() (End, error) {
 	return *s.end, s.err
 }
 
-// Cached is how many tokens of the prompt were not computed. It is known when the first token is there.
+// Cached returns the number of tokens of the prompt that came from the prefix cache. It is known once there is a
+// token.
 func (s *Stream) Cached() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cached
 }
 
-// Times are moments of a stream; zero is what has not come yet.
+// Times are the moments of a stream. A zero time has not come yet.
 type Times struct {
-	// Arrived is when the request was submitted, Started when its first call began, First when the call ended that
-	// gave the first token, and Ended when the runner ended the stream.
+	// Arrived is when the request was submitted, Started when its first call began, First when the call with its
+	// first token ended, and Ended when the runner ended the stream.
 	Arrived, Started, First, Ended time.Time
 }
 
-// Times tells what has happened so far.
+// Times returns the moments so far.
 func (s *Stream) Times() Times {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.times
 }
 
-// begin notes the first call of the stream, which begins behind the tokens that were cached.
+// begin records the first call of the stream. cached is the number of prompt tokens before its rows.
 func (s *Stream) begin(at time.Time, cached int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +155,7 @@ func (s *Stream) begin(at time.Time, cached int) {
 	}
 }
 
-// answered notes that a call has given tokens.
+// answered records that a call has given the stream tokens.
 func (s *Stream) answered(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +179,7 @@ func (s *Stream) notify() {
 	}
 }
 
-// finish ends the stream. It is called once, by the runner.
+// finish ends the stream. The runner calls it once.
 func (s *Stream) finish(reason Reason, err error) {
 	s.detach()
 	s.mu.Lock()

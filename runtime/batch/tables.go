@@ -20,8 +20,9 @@ func (x *raggedExecutor) tables(call *schedule.Call, wanted int) []eval.Value {
 	return x.tablesOf(x.module.Entry, call, n, w)
 }
 
-// rowsFor is the number of rows that a call of n is run as: a bucket, and on an engine of the host, which plans a
-// size in less time than the rows of a prompt take, one of up to 16 sizes between two powers of two.
+// rowsFor returns the number of rows that a call of n rows is padded to. On a GPU it is a bucket. Engines of the host
+// make a plan for a size in less time than the rows of a prompt take, so there it is one of up to 16 sizes between
+// two powers of two.
 func (x *raggedExecutor) rowsFor(n int) int {
 	size := bucket(n, x.options.Rows)
 	if x.onDevice || size <= fewRows {
@@ -31,7 +32,7 @@ func (x *raggedExecutor) rowsFor(n int) int {
 	return min((n+step-1)/step*step, x.options.Rows)
 }
 
-// fewRows is the number of rows up to which calls of an engine of the host are buckets.
+// fewRows is the largest number of rows for which engines of the host use buckets too.
 const fewRows = 32
 
 // tablesOf makes the inputs of entry f for a call, one for each parameter: tokens, positions, and tables of

@@ -12,12 +12,13 @@ import (
 	"github.com/etc-ml/etc/runtime/session"
 )
 
-// This file takes states out of executors and puts them back: see keep.go.
+// This file saves and restores states of executors: see save.go.
 
-// partBytes is about how much of a state is copied between two calls, so that running answers wait for no more.
+// partBytes is about the size of a part. One part is copied between two calls, so running answers wait no longer for
+// it.
 const partBytes = 8 << 20
 
-// Form implements PartKeeper.
+// Form implements PartSaver.
 func (x *raggedExecutor) Form() string {
 	form := fmt.Sprintf("blocks of %d positions", x.layout.BlockRows)
 	if s := x.options.Storage.String(); s != "" {
@@ -26,7 +27,7 @@ func (x *raggedExecutor) Form() string {
 	return form
 }
 
-// poolOf gives the pool that a buffer of the ragged module is of, and the axis of its units.
+// poolOf returns the pool that the units of a buffer belong to, and the axis of the buffer that counts them.
 func (x *raggedExecutor) poolOf(name string) (cache.Pool, int) {
 	is := func(b *ir.Buffer) bool { return b.Name == name }
 	if slices.ContainsFunc(x.model.Slots, is) {
@@ -40,10 +41,10 @@ func (x *raggedExecutor) poolOf(name string) (cache.Pool, int) {
 	return cache.BlockPool, 1
 }
 
-// Parts implements PartKeeper: of each buffer runs of units of about partBytes.
+// Parts implements PartSaver. A part is a run of units of one buffer, of about partBytes.
 func (x *raggedExecutor) Parts(units []cache.Unit) ([]UnitPart, error) {
 	if _, ok := x.instance.(engine.Units); !ok {
-		return nil, ErrUnkept
+		return nil, ErrNotSavable
 	}
 	var out []UnitPart
 	for _, b := range x.module.Buffers {
@@ -64,20 +65,20 @@ func (x *raggedExecutor) Parts(units []cache.Unit) ([]UnitPart, error) {
 	return out, nil
 }
 
-// TakePart implements PartKeeper.
-func (x *raggedExecutor) TakePart(p UnitPart) ([]byte, error) {
+// SavePart implements PartSaver.
+func (x *raggedExecutor) SavePart(p UnitPart) ([]byte, error) {
 	content, err := x.instance.(engine.Units).ReadUnits(p.Buffer, p.Axis, p.IDs)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return nil, ErrUnkept
+		return nil, ErrNotSavable
 	}
 	return content, err
 }
 
-// GivePart implements PartKeeper.
-func (x *raggedExecutor) GivePart(p UnitPart, content []byte) error {
+// RestorePart implements PartSaver.
+func (x *raggedExecutor) RestorePart(p UnitPart, content []byte) error {
 	err := x.instance.(engine.Units).WriteUnits(p.Buffer, p.Axis, p.IDs, content)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return ErrUnkept
+		return ErrNotSavable
 	}
 	return err
 }
@@ -92,11 +93,11 @@ func idsOf(units []cache.Unit, pool cache.Pool) []int32 {
 	return ids
 }
 
-// Form implements Keeper.
+// Form implements Saver.
 func (x *oneByOne) Form() string { return "a session" }
 
-// Take implements Keeper: the only unit is a slot, a session.
-func (x *oneByOne) Take(units []cache.Unit) ([]Part, [][]byte, error) {
+// Save implements Saver. The only unit is a slot, whose content is a session.
+func (x *oneByOne) Save(units []cache.Unit) ([]Part, [][]byte, error) {
 	if len(units) != 1 {
 		return nil, nil, fmt.Errorf("%d units of a sequence, want its slot", len(units))
 	}
@@ -120,8 +121,8 @@ func (x *oneByOne) Take(units []cache.Unit) ([]Part, [][]byte, error) {
 	return parts, contents, nil
 }
 
-// Give implements Keeper.
-func (x *oneByOne) Give(tokens []int32, units []cache.Unit, parts []Part, contents [][]byte) error {
+// Restore implements Saver.
+func (x *oneByOne) Restore(tokens []int32, units []cache.Unit, parts []Part, contents [][]byte) error {
 	if len(units) != 1 {
 		return fmt.Errorf("%d units of a sequence, want its slot", len(units))
 	}

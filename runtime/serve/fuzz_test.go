@@ -78,8 +78,8 @@ func FuzzSlots(f *testing.F) {
 		}
 		r.Body.Close()
 		require.Less(t, r.StatusCode, 500)
-		for kept := range s.exec.slots.kept {
-			require.Regexp(t, slotName, kept)
+		for saved := range s.exec.slots.saved {
+			require.Regexp(t, slotName, saved)
 		}
 	})
 }

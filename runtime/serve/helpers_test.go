@@ -97,10 +97,10 @@ func (x *scripted) Execute(ctx context.Context, call *schedule.Call, rows []batc
 	return out, nil
 }
 
-// Form, Take and Give keep the tokens that a slot was fed.
+// Form, Save and Restore keep the tokens that a slot was fed.
 func (x *scripted) Form() string { return "scripted" }
 
-func (x *scripted) Take(units []cache.Unit) ([]batch.Part, [][]byte, error) {
+func (x *scripted) Save(units []cache.Unit) ([]batch.Part, [][]byte, error) {
 	var content []byte
 	fed := x.states[units[0].ID].fed
 	for _, token := range fed {
@@ -109,7 +109,7 @@ func (x *scripted) Take(units []cache.Unit) ([]batch.Part, [][]byte, error) {
 	return []batch.Part{{Buffer: "fed", DType: ir.I64, Stored: ir.I64, Shape: []int{len(fed)}}}, [][]byte{content}, nil
 }
 
-func (x *scripted) Give(_ []int32, units []cache.Unit, _ []batch.Part, contents [][]byte) error {
+func (x *scripted) Restore(_ []int32, units []cache.Unit, _ []batch.Part, contents [][]byte) error {
 	if units[0].ID == cache.None {
 		return nil
 	}
@@ -124,31 +124,31 @@ func (x *scripted) Give(_ []int32, units []cache.Unit, _ []batch.Part, contents 
 // slots keeps states in memory.
 type slots struct {
 	mu   sync.Mutex
-	kept map[string]*batch.Kept
+	saved map[string]*batch.Saved
 	err  error // of Save
 }
 
-func (s *slots) Save(ctx context.Context, name string, kept *batch.Kept) (int64, error) {
+func (s *slots) Save(ctx context.Context, name string, saved *batch.Saved) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return 0, s.err
 	}
-	if s.kept == nil {
-		s.kept = map[string]*batch.Kept{}
+	if s.saved == nil {
+		s.saved = map[string]*batch.Saved{}
 	}
-	contents, err := kept.Contents(ctx)
+	contents, err := saved.Contents(ctx)
 	if err != nil {
 		return 0, err
 	}
-	s.kept[name] = batch.NewKept(kept.Tokens, kept.Form, kept.Parts, contents)
-	return int64(len(kept.Tokens)), nil
+	s.saved[name] = batch.NewSaved(saved.Tokens, saved.Form, saved.Parts, contents)
+	return int64(len(saved.Tokens)), nil
 }
 
-func (s *slots) Load(name string) (*batch.Kept, int64, error) {
+func (s *slots) Load(name string) (*batch.Saved, int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.kept[name]
+	k := s.saved[name]
 	if k == nil {
 		return nil, 0, fs.ErrNotExist
 	}
@@ -158,10 +158,10 @@ func (s *slots) Load(name string) (*batch.Kept, int64, error) {
 func (s *slots) Erase(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.kept[name] == nil {
+	if s.saved[name] == nil {
 		return fs.ErrNotExist
 	}
-	delete(s.kept, name)
+	delete(s.saved, name)
 	return nil
 }
 

@@ -17,9 +17,9 @@ import (
 type Slots interface {
 	// Save writes a state under a name, and gives its size in bytes. After an error what was under the name is there
 	// still.
-	Save(ctx context.Context, name string, kept *batch.Kept) (int64, error)
+	Save(ctx context.Context, name string, saved *batch.Saved) (int64, error)
 	// Load opens what was saved, which the caller closes; the error is fs.ErrNotExist where nothing was.
-	Load(name string) (*batch.Kept, int64, error)
+	Load(name string) (*batch.Saved, int64, error)
 	// Erase removes what was saved; the error is fs.ErrNotExist where nothing was.
 	Erase(name string) error
 }
@@ -92,7 +92,7 @@ func slotError(err error) error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, cache.ErrNoRoom):
 		return &apiError{status: http.StatusInsufficientStorage, kind: kindInternal, code: "insufficient_storage",
 			message: err.Error()}
-	case errors.Is(err, batch.ErrUnkept), errors.Is(err, cache.ErrOff), errors.As(err, &form):
+	case errors.Is(err, batch.ErrNotSavable), errors.Is(err, cache.ErrOff), errors.As(err, &form):
 		return unsupported("", "%v", err)
 	}
 	return err
@@ -122,19 +122,19 @@ func saveSlot(ctx context.Context, o *object, l *Loaded, a *slotAnswer) error {
 			return err
 		}
 	}
-	kept, err := l.Runner.Keep(ctx, want)
+	saved, err := l.Runner.Save(ctx, want)
 	if err != nil {
 		return err
 	}
-	if kept == nil {
+	if saved == nil {
 		return cache.ErrNoRoom
 	}
-	defer kept.Close() //nolint:errcheck // the cache goes on without it
-	if len(kept.Tokens) < len(want) {
+	defer saved.Close() //nolint:errcheck // the cache goes on without it
+	if len(saved.Tokens) < len(want) {
 		return cache.ErrNoRoom
 	}
-	a.Tokens = len(kept.Tokens)
-	a.Bytes, err = l.Slots.Save(ctx, a.ID, kept)
+	a.Tokens = len(saved.Tokens)
+	a.Bytes, err = l.Slots.Save(ctx, a.ID, saved)
 	return err
 }
 
@@ -177,13 +177,13 @@ func restoreSlot(ctx context.Context, o *object, l *Loaded, a *slotAnswer) error
 	if err := o.onlyModel(a.Action); err != nil {
 		return err
 	}
-	kept, bytes, err := l.Slots.Load(a.ID)
+	saved, bytes, err := l.Slots.Load(a.ID)
 	if err != nil {
 		return err
 	}
-	defer kept.Close() //nolint:errcheck // it was only read
-	a.Tokens, a.Bytes = len(kept.Tokens), bytes
-	return l.Runner.Put(ctx, kept)
+	defer saved.Close() //nolint:errcheck // it was only read
+	a.Tokens, a.Bytes = len(saved.Tokens), bytes
+	return l.Runner.Restore(ctx, saved)
 }
 
 // eraseSlot removes a state that was saved.

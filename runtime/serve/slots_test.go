@@ -27,7 +27,7 @@ func TestSlots(t *testing.T) {
 	require.Equal(t, "slot", saved["object"])
 	require.Greater(t, saved["tokens"], 10.0)
 	second := startServer(t, does("I say more."),
-		func(_ *Options, x *scripted, _ *batch.Options) { x.slots.kept = first.exec.slots.kept })
+		func(_ *Options, x *scripted, _ *batch.Options) { x.slots.saved = first.exec.slots.saved })
 	want := first.object(chatPath, `{`+turns+`, "seed": 1}`)
 	fresh := startServer(t, does("I say more."), nil)
 	require.EqualValues(t, 0, cached(fresh.object(chatPath, `{`+turns+`, "seed": 1}`)))

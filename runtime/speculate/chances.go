@@ -1,12 +1,12 @@
 package speculate
 
-// chances is what was learned of how often drafts of a sequence are right.
+// chances counts how often the drafts of a sequence were right.
 type chances struct {
-	hits, trials [MostDrafts]float64 // of draft j where all before it were right; they forget
+	hits, trials [MostDrafts]float64 // of the j-th draft of a round, counted only where all before it were right; old counts fade
 }
 
-// chance is that of draft j to be right where all before it are; before is that of the one before it, which it is taken
-// to have while nothing is known.
+// chance returns the estimated probability that draft j is right if all before it are. before is that of draft j-1,
+// which stands for it while nothing is known of draft j.
 func (c *chances) chance(j int, before float64) float64 {
 	if j >= MostDrafts {
 		return 0
@@ -14,14 +14,14 @@ func (c *chances) chance(j int, before float64) float64 {
 	return (c.hits[j] + guessWeight*before) / (c.trials[j] + guessWeight)
 }
 
-// doubt makes what comes count more than what was before.
+// doubt weakens the old counts, so that new ones weigh more.
 func (c *chances) doubt() {
 	for j := range c.trials {
 		c.hits[j], c.trials[j] = c.hits[j]/4, c.trials[j]/4
 	}
 }
 
-// learn notes which drafts were right.
+// learn counts a round of drafted drafts of which the first accepted ones were right.
 func (c *chances) learn(drafted, accepted int) {
 	for j := range c.trials {
 		c.hits[j], c.trials[j] = forget*c.hits[j], forget*c.trials[j]

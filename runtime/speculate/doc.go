@@ -1,8 +1,9 @@
-// Package speculate has what drafting tokens and verifying them needs beside an engine.
+// Package speculate drafts tokens and chooses how many; it runs no model itself.
 //
-//   - [Hidden] gives the hidden state, which drafts start from, out of a language model's forward, and [Bind] lets a
-//     draft that reads a model's caches read the buffers of forward.
-//   - [Index] finds drafts in the text itself: the longest end of the text that occurs in it before, and what followed.
+//   - [Hidden] adds the hidden state, which a draft model starts from, to the outputs of a language model's forward.
+//     [Bind] lets a draft model read the KV caches of forward.
+//   - [Index] drafts from the text itself: it finds the longest end of the text that occurs earlier, and returns what
+//     followed there.
 //   - [Shared] chooses how many tokens the sequences of shared calls draft, by what was accepted and how long calls
 //     took.
 //   - [Log] is what --draft-log writes.

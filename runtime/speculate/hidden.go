@@ -7,12 +7,12 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// products are the operations that lm_head can be, with the operand that it reads.
+// products are the operations that can be lm_head, each with the operand that is the hidden state.
 var products = map[string]string{"linear": "x", "addmm": "mat1", "quantized_matmul": "x"}
 
-// Hidden gives a module whose main method has a further output: the hidden state that lm_head reads, behind the final
-// norm, f32 [..., H] for every row that has logits. The logits must be the only output, and nothing but work on each
-// logit by itself may stand behind lm_head. m is not changed; the result shares operations with it.
+// Hidden returns the module with a second output of its main method: the hidden state that lm_head reads, behind the
+// final norm, f32 [..., H] for every row that has logits. The logits must be the only output so far, and only
+// elementwise work may follow lm_head. m is not changed; the result shares operations with it.
 func Hidden(m *ir.Module) (*ir.Module, error) {
 	f := m.Entry
 	if len(f.Body.Results) != 1 || !isLogits(f.Body.Results[0].Type) {
@@ -47,7 +47,7 @@ func Hidden(m *ir.Module) (*ir.Module, error) {
 
 func isLogits(t ir.Type) bool { return t.Kind == ir.TensorKind && t.DType.IsFloat() && t.Rank() > 0 }
 
-// headOf finds the product that logits are computed by. Behind it there may be casts and arithmetic with constants.
+// headOf returns the product that computes logits. Casts and arithmetic with constants may follow it.
 func headOf(logits *ir.Value) *ir.Op {
 	for v := logits; v.Def != nil; {
 		op := v.Def

@@ -2,11 +2,11 @@ package speculate
 
 import "slices"
 
-// MaxMatch bounds the length of the end of a text that an [Index] looks for before it. It bounds the work for a
-// token in texts that repeat themselves on every scale, as a run of one token does.
+// MaxMatch is the length of the longest match that an [Index] looks for. It bounds the work for a token in texts that
+// repeat themselves, such as a run of one token.
 const MaxMatch = 64
 
-// undoTokens is how many of the last tokens an [Index] can take back one by one; for more it begins anew.
+// undoTokens is the number of last tokens that an [Index] can remove one by one. To remove more it is built anew.
 const undoTokens = 256
 
 // Index finds drafts in the text itself: it tells the longest end of the text, of at most MaxMatch tokens, that
@@ -23,32 +23,32 @@ type Index struct {
 	text   []int32
 	states []state
 	edges  []edge
-	wide   map[[2]int32]int32 // edges of states with many, by state and token
+	wide   map[[2]int32]int32 // edges of states with at least manyEdges of them, by state and token
 
 	last   int32 // the state of the whole text
-	end    int32 // the state of the end of the text of endLen tokens, MaxMatch of them or all
+	end    int32 // the state of the last endLen tokens: MaxMatch of them, or the whole text
 	endLen int32
 
-	marks []mark // before each of the last tokens
-	undo  []note // of changes since the first mark
+	marks []mark // one for each of the last tokens, made before it was added
+	undo  []note // changes since the first mark
 }
 
-// state is a set of subwords that end at the same places.
+// state is a set of subwords that end at the same positions of the text.
 type state struct {
-	length int32 // of the longest of them
-	link   int32 // the state of the longest end of it that has more places; -1 for the root
-	latest int32 // the position behind the latest place
+	length int32 // of its longest subword
+	link   int32 // the state of the longest suffix that also ends elsewhere; -1 for the root
+	latest int32 // the end of the latest occurrence
 	edges  int32 // the first edge; -1 for none
 	degree int32 // number of edges
 }
 
-// edge leads from a state to that of its subwords with a token behind them.
+// edge leads from a state to the state of its subwords with token appended.
 type edge struct{ from, token, to, next int32 }
 
-// mark is where the index stood before a token was added.
+// mark holds the sizes and states of the index before a token was added.
 type mark struct{ undo, states, edges, last, end, endLen int32 }
 
-// note is a state or the end of an edge before it changed.
+// note holds a state, or the target of an edge, before it changed.
 type note struct {
 	isEdge bool
 	which  int32
@@ -56,17 +56,17 @@ type note struct {
 	to     int32
 }
 
-// manyEdges is the degree from which on edges are found by a map.
+// manyEdges is the number of edges from which on a state's edges are found by a map.
 const manyEdges = 8
 
-// NewIndex gives an index of tokens.
+// NewIndex returns an index of the text tokens.
 func NewIndex(tokens ...int32) *Index {
 	x := &Index{}
 	x.Append(tokens...)
 	return x
 }
 
-// Len is the number of tokens.
+// Len returns the number of tokens of the text.
 func (x *Index) Len() int { return len(x.text) }
 
 // Append adds tokens to the text.
@@ -76,7 +76,7 @@ func (x *Index) Append(tokens ...int32) {
 	}
 }
 
-// Truncate takes all tokens back but the first n.
+// Truncate removes all tokens but the first n.
 func (x *Index) Truncate(n int) {
 	if back := len(x.text) - n; back > len(x.marks) {
 		*x = *NewIndex(x.text[:n]...)
@@ -87,14 +87,14 @@ func (x *Index) Truncate(n int) {
 	}
 }
 
-// Match gives the length of the longest end of the text, of at most MaxMatch tokens, that occurs before, and the
-// position behind the latest such place; 0, 0 where the last token is new.
+// Match returns the length of the longest end of the text, of at most MaxMatch tokens, that occurs earlier, and the
+// position after its latest occurrence; 0, 0 if the last token is new.
 func (x *Index) Match() (length, position int) {
 	if len(x.text) == 0 {
 		return 0, 0
 	}
 	s, n := x.end, x.endLen
-	if s == x.last { // an end that occurs here only
+	if s == x.last { // this end occurs nowhere else
 		s = x.states[s].link
 		n = x.states[s].length
 	}
@@ -104,8 +104,8 @@ func (x *Index) Match() (length, position int) {
 	return int(n), int(x.states[s].latest)
 }
 
-// Draft gives n tokens that are likely to follow: those behind the latest place of the longest match, which may run
-// into themselves at the end of the text. It gives none where less than least tokens match.
+// Draft returns n tokens that are likely to follow: those after the latest occurrence of the longest match. They may
+// run into themselves at the end of the text. It returns none if less than least tokens match.
 func (x *Index) Draft(n, least int) []int32 {
 	length, position := x.Match()
 	if length < max(least, 1) {
@@ -122,7 +122,7 @@ func (x *Index) Draft(n, least int) []int32 {
 	return out
 }
 
-// add adds a token.
+// add appends a token.
 func (x *Index) add(token int32) {
 	if x.states == nil {
 		x.states, x.wide = []state{{link: -1, edges: -1}}, map[[2]int32]int32{}
@@ -148,7 +148,7 @@ func (x *Index) add(token int32) {
 	x.end = x.edges[to].to
 }
 
-// extend adds a token to the automaton.
+// extend appends a token to the automaton.
 func (x *Index) extend(token int32) {
 	now := x.newState(state{length: x.states[x.last].length + 1, latest: int32(len(x.text)), edges: -1})
 	p := x.last
@@ -163,8 +163,8 @@ func (x *Index) extend(token int32) {
 	x.states[now].link = 0
 }
 
-// split gives the state of the longest subword of p with the token of one of its edges. It is what the edge leads to,
-// or a new state where that holds longer subwords, which have a place less now.
+// split returns the state of the longest subword of p followed by the token of one of its edges. That is where the
+// edge leads, or a new state if longer subwords share that one: they now occur at fewer positions.
 func (x *Index) split(p, at int32) int32 {
 	q, token := x.edges[at].to, x.edges[at].token
 	if x.states[q].length == x.states[p].length+1 {
@@ -196,7 +196,7 @@ func (x *Index) newState(s state) int32 {
 	return int32(len(x.states) - 1)
 }
 
-// change gives a state that is to be changed.
+// change returns a state for the caller to change, and notes what it was.
 func (x *Index) change(s int32) *state {
 	if s < x.marks[len(x.marks)-1].states {
 		x.undo = append(x.undo, note{which: s, state: x.states[s]})
@@ -204,7 +204,7 @@ func (x *Index) change(s int32) *state {
 	return &x.states[s]
 }
 
-// find gives the edge from a state by a token.
+// find returns the edge of a state for a token.
 func (x *Index) find(s, token int32) (at int32, ok bool) {
 	if x.states[s].degree > manyEdges {
 		at, ok = x.wide[[2]int32{s, token}]
@@ -233,7 +233,7 @@ func (x *Index) newEdge(from, token, to int32) {
 	}
 }
 
-// remove takes the last token back.
+// remove removes the last token.
 func (x *Index) remove() {
 	m := x.marks[len(x.marks)-1]
 	for _, e := range x.edges[m.edges:] {
@@ -251,7 +251,7 @@ func (x *Index) remove() {
 	x.marks, x.text = x.marks[:len(x.marks)-1], x.text[:len(x.text)-1]
 }
 
-// forget drops the notes of tokens that are not taken back one by one any more, many at a time.
+// forget drops the notes of tokens that are too old to be removed one by one, many at a time.
 func (x *Index) forget() {
 	if len(x.marks) < 2*undoTokens {
 		return

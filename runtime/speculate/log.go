@@ -7,16 +7,15 @@ import (
 
 // Round is a round of drafting and verifying, as --draft-log writes it.
 type Round struct {
-	// At is the number of tokens that were known before the first draft, the one included that was drawn and not fed
-	// yet.
+	// At is the number of tokens known before the first draft. It includes the token that was drawn but not fed yet.
 	At int `json:"at"`
-	// Draft are the drafts, and Accepted how many of them are right, from the first on. The next round's At is
-	// At + Accepted + 1.
+	// Draft has the drafts. Accepted is the number of them that are right, counted from the first. The next round's
+	// At is At + Accepted + 1.
 	Draft    []int32 `json:"draft"`
 	Accepted int     `json:"accepted"`
 }
 
-// Log is the rounds of a sequence.
+// Log has the rounds of a sequence.
 type Log []Round
 
 // Write writes the rounds as a JSON array.

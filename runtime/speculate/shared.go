@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// MostDrafts bounds the drafts of a sequence in a call.
+// MostDrafts is the largest number of drafts of a sequence in a call.
 const MostDrafts = 8
 
-// Shared chooses how many tokens the sequences of shared calls draft. A draft costs a row of a call that all wait for,
-// so the choice is one for all: a sequence gets its next draft where that adds more to the tokens of the call than to
-// its time. Each sequence has a [Member], which learns how often its drafts are right; the times are those of calls by
-// their number of rows.
+// Shared chooses how many tokens the sequences of shared calls draft. A draft costs a row of a call, which all
+// sequences wait for, so the choice is made for all at once: a sequence gets one more draft where that adds more to
+// the expected tokens of the call than to its time. Each sequence has a [Member], which learns how often its drafts
+// are right. Times are learned by the number of rows of a call.
 //
-// Shared cannot know what the texts will be like. It therefore keeps an account, in calls without drafts: every token
-// earns a small part of what it takes without, what calls with drafts lose or win is booked, and a call has drafts only
-// where the account covers it even if every draft is wrong. So the time for a text is never much longer than without
-// drafts, whatever is accepted. Where drafts do not pay, they are tried again at intervals, which grow while nothing
-// comes of it.
+// How often drafts will be right is not known beforehand, so Shared keeps an account of the time that drafting may
+// cost. Its unit is the time of a call without drafts. Every token adds a small amount, and calls with drafts add
+// what they save or subtract what they lose. A call has drafts only if the account covers the loss when all of them
+// are wrong. So a text never takes much longer than without drafts. While drafts do not pay, they are tried again at
+// intervals that double.
 //
 // A Shared is not safe for concurrent use.
 type Shared struct {
@@ -25,66 +25,67 @@ type Shared struct {
 	fixed bool
 	times map[sharedCall]*samples
 	tune  turns
-	left  []int // of the last Next: how many tokens each sequence may draft
+	left  []int // the last argument of Next: how many tokens each sequence may draft
 
-	room   float64 // what may be lost from now on, in calls without drafts
-	plain  float64 // tokens of a sequence since a call without drafts was measured
+	room   float64 // the account: what may still be lost, in calls without drafts
+	plain  float64 // tokens of a sequence since the last measured call without drafts
 	totals Totals
 }
 
-// What a Shared goes by. Lengths and losses are in tokens of a sequence, that is, in calls without drafts.
+// The constants of Shared's choice. Tokens are those of one sequence; the account is in calls without drafts.
 const (
-	// earned is what a token adds to what may be lost, and firstRoom what may be lost before the first token: in 512
-	// tokens 10.2, which is 2 %.
+	// earned is what a token adds to the account, and firstRoom the account before the first token: in 512 tokens
+	// 10.2, which is 2 %.
 	earned, firstRoom = 0.016, 2.0
-	// mostRoom bounds what gains add up to, so that a text that turns bad is noticed.
+	// mostRoom is the largest account. It keeps long gains from hiding that a text has become hard to draft.
 	mostRoom = 12.0
-	// forget is what a call leaves of what was learned.
+	// forget is the factor by which each call reduces the weight of earlier ones.
 	forget = 0.98
-	// guess is the chance of a draft that nothing is known of, with the weight of so many trials.
+	// guess is the assumed chance of a draft before anything is known, and guessWeight its weight in trials.
 	guess, guessWeight = 0.5, 1.5
-	// leastGain is the gain from which on drafts are worth it.
+	// leastGain is the expected speed-up from which on calls draft.
 	leastGain = 1.01
-	// A try has so many calls. The pauses between tries double, from the first to the longest.
+	// A try has triedRounds calls. The pause before the next try doubles from firstPause to longestPause calls.
 	triedRounds, firstPause, longestPause = 5, 12.0, 384.0
 	// plainEvery is the number of tokens after which a call without drafts is measured again.
 	plainEvery = 160
 )
 
-// sharedCall tells calls apart that take different times.
+// sharedCall identifies calls that take about the same time.
 type sharedCall struct {
-	rows  int // of all sequences, as a size that stands for some
-	chain int // most drafts of a sequence: how often the draft ran before the call
+	rows  int // rows of all sequences, as sizeOf rounds them
+	chain int // the largest number of drafts of a sequence: how often the draft model ran before the call
 }
 
-// turns are when drafts are tried that do not seem to pay.
+// turns schedules the tries of drafts that do not seem to pay.
 type turns struct {
-	wait, pause float64 // calls until the next try, and the last wait
-	tries       int     // calls left of a try
+	wait, pause float64 // calls until the next try, and the last pause
+	tries       int     // calls that the current try still has
 }
 
-// Member is what is known of one sequence.
+// Member is what Shared knows of one sequence.
 type Member struct {
 	chances
 	totals Totals
 }
 
-// Totals are the counts of the sequence so far.
+// Totals returns the counts of the sequence so far.
 func (m *Member) Totals() Totals { return m.totals }
 
-// NewShared gives a control for sequences that draft at most most tokens each. fixed asks for that many in every call.
+// NewShared returns a Shared for sequences that draft at most most tokens in a call. With fixed each drafts that many
+// in every call.
 func NewShared(most int, fixed bool) *Shared {
 	return &Shared{most: min(most, MostDrafts), fixed: fixed, times: map[sharedCall]*samples{}, room: firstRoom,
 		tune: turns{pause: firstPause / 2}}
 }
 
-// Totals are the counts of all sequences so far.
+// Totals returns the counts of all sequences so far.
 func (s *Shared) Totals() Totals { return s.totals }
 
-// Most is the most drafts of a sequence in a call.
+// Most returns the largest number of drafts of a sequence in a call.
 func (s *Shared) Most() int { return s.most }
 
-// Next gives the number of tokens that each sequence is to draft, at most left[i] of them.
+// Next returns the number of tokens that each sequence is to draft, at most left[i].
 func (s *Shared) Next(members []*Member, left []int) []int {
 	out := make([]int, len(members))
 	s.left = append(s.left[:0], left...)
@@ -123,7 +124,7 @@ func (s *Shared) Next(members []*Member, left []int) []int {
 	return out
 }
 
-// count tells how many of the drafts each sequence has.
+// count adds up the drafts of each sequence; drafts lists a sequence once for each of its drafts.
 func count(out []int, drafts []int) {
 	clear(out)
 	for _, i := range drafts {
@@ -131,11 +132,12 @@ func count(out []int, drafts []int) {
 	}
 }
 
-// best gives the drafts, by the number of their sequence, with which the call has the most tokens for its time, and how
-// many it has in the time of one without drafts. One draft is taken where none pays, for a try.
+// best returns the drafts with which a call has the most tokens for its time, as one index of a sequence for each
+// draft, and the expected speed-up over a call without drafts. If no draft pays, it returns one draft, for a try.
 func (s *Shared) best(members []*Member, left []int, plain float64) (drafts []int, gain float64) {
 	n := len(members)
-	// each is the chance of a sequence's next draft where all before it are right, chance that of it and all before it.
+	// each is the chance that a sequence's next draft is right if all before it are; chance, that all up to it are
+	// right.
 	each, chance, taken := make([]float64, n), make([]float64, n), make([]int, n)
 	for i, m := range members {
 		each[i] = m.chance(0, guess)
@@ -164,8 +166,8 @@ func (s *Shared) best(members []*Member, left []int, plain float64) (drafts []in
 	}
 }
 
-// Done books a call in which each of the sequences drafted so many tokens, of which so many were right. took is 0 where
-// the call had other work, too.
+// Done records a call. Sequence i drafted drafted[i] tokens, and the first accepted[i] of them were right. took is 0
+// if the call did other work too, so that its time says nothing.
 func (s *Shared) Done(members []*Member, drafted, accepted []int, took time.Duration) {
 	n, rows, chain, tokens := len(members), len(members), 0, 0
 	for i, m := range members {
@@ -197,7 +199,7 @@ func (s *Shared) Done(members []*Member, drafted, accepted []int, took time.Dura
 	s.turn(members, chain, calls, plain)
 }
 
-// turn decides whether a try goes on and when the next one is.
+// turn decides whether a try goes on, and when the next one begins.
 func (s *Shared) turn(members []*Member, chain int, calls, plain float64) {
 	if chain == 0 {
 		s.tune.wait = max(0, s.tune.wait-calls)
@@ -216,7 +218,8 @@ func (s *Shared) turn(members []*Member, chain int, calls, plain float64) {
 	}
 }
 
-// add notes the time of a call, and gives the seconds to book for it, which an exception counts little in.
+// add records the time of a call and returns the seconds that the account is charged for it. An exceptionally long
+// call is charged for less than it took.
 func (s *Shared) add(rows, chain, n int, took float64) float64 {
 	key := sharedCall{sizeOf(rows), chain}
 	have := s.times[key]
@@ -234,7 +237,7 @@ func (s *Shared) add(rows, chain, n int, took float64) float64 {
 	return took
 }
 
-// measured is the time of calls of so many rows and so long chains of drafts.
+// measured returns the median time of calls of this size, and whether there is one.
 func (s *Shared) measured(rows, chain int) (float64, bool) {
 	t := s.times[sharedCall{sizeOf(rows), chain}]
 	if t == nil || t.n < leastSamples && chain == 0 || t.n == 0 {
@@ -243,9 +246,9 @@ func (s *Shared) measured(rows, chain int) (float64, bool) {
 	return t.value, true
 }
 
-// estimate is the time of a call of n sequences with so many rows. What was never measured is derived from the
-// nearest call with fewer rows or shorter chains that was: what there is more is taken to cost no more than what that
-// one has did, or where atMost asks for it as much as it ever does.
+// estimate returns the expected time of a call of n sequences and rows rows after chain steps of the draft model. A
+// size that was never measured is derived from the nearest smaller one that was: rows and steps beyond it are assumed
+// to cost no more than its own, or, with atMost, as much as they ever do.
 func (s *Shared) estimate(rows, chain int, plain float64, n int, atMost bool) float64 {
 	base, baseRows, baseChain := plain, n, 0
 search:
@@ -268,7 +271,7 @@ search:
 	return base + part*parts(chain-baseChain, rows-baseRows)
 }
 
-// sizeOf is the size that stands for so many rows: engines run calls padded to few sizes.
+// sizeOf rounds a number of rows up to one of few sizes, as engines pad calls.
 func sizeOf(rows int) int {
 	if rows <= 4 {
 		return rows
@@ -283,7 +286,7 @@ func sizeOf(rows int) int {
 	return size
 }
 
-// smaller is the size before a size of sizeOf.
+// smaller returns the size before a size of sizeOf.
 func smaller(size int) int {
 	switch {
 	case size <= 4:

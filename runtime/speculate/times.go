@@ -2,15 +2,15 @@ package speculate
 
 import "slices"
 
-// samples are the last times of a kind of call. Their median is what it takes: what another process or a collector
-// does to a call now and then does not matter.
+// samples holds the last times of one kind of call. The median stands for them, so that rare delays by another
+// process or the garbage collector do not matter.
 type samples struct {
 	last  [sampled]float64 // seconds
 	n     int              // of all times
 	value float64          // the lower median
 }
 
-// sampled is the number of times that are kept.
+// sampled is the number of times that samples holds.
 const sampled = 9
 
 func (s *samples) add(v float64) {
@@ -21,14 +21,14 @@ func (s *samples) add(v float64) {
 }
 
 const (
-	// leastSamples is the number of calls from which on their median is trusted.
+	// leastSamples is the number of calls after which their median is trusted.
 	leastSamples = 3
-	// mostOutlier bounds what is booked for a call, in medians.
+	// mostOutlier is the most that the account is charged for a call, in medians.
 	mostOutlier = 2
 )
 
 const (
-	// assumedRow is what a row and its draft are taken to cost at most where that was never measured, in calls without
-	// drafts, and likelyRow what they are taken to cost when it is asked whether they could be worth it.
+	// These are costs of a row and its draft that was never measured, in calls without drafts. assumedRow is an upper
+	// bound; likelyRow is what is assumed when drafts are looked for that may pay.
 	assumedRow, likelyRow = 1.5, 0.2
 )

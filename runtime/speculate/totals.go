@@ -1,6 +1,6 @@
 package speculate
 
-// Totals are counts of a sequence, or of many.
+// Totals counts the drafts of one or many sequences.
 type Totals struct {
 	Rounds   int `json:"rounds"`   // with drafts
 	Drafted  int `json:"drafted"`  // tokens
@@ -12,11 +12,11 @@ func (t *Totals) Add(o Totals) {
 	t.Rounds, t.Drafted, t.Accepted = t.Rounds+o.Rounds, t.Drafted+o.Drafted, t.Accepted+o.Accepted
 }
 
-// Acceptance is the part of the drafts that was right; 0 where there were none.
+// Acceptance returns the part of the drafts that was right; 0 if there were none.
 func (t Totals) Acceptance() float64 { return float64(t.Accepted) / float64(max(t.Drafted, 1)) }
 
-// leastAcceptance is the part of the drafts below which there is something wrong with a draft, where suspectDrafts were
-// verified: what a draft of the model gives is right more often in any text.
+// Below leastAcceptance, after at least suspectDrafts verified drafts, something is wrong with a draft model: drafts
+// of the right model are accepted more often in any text.
 const leastAcceptance, suspectDrafts = 0.02, 60
 
 // Suspicious reports whether so few drafts were right that the draft is likely to belong to another model. Drafts from

@@ -104,17 +104,17 @@ func FuzzSlot(f *testing.F) {
 		[][]byte{eval.Floats(ir.F32, []int{2}, []float32{1, 2.001}).Encode(),
 			eval.Ints(ir.I64, []int{1}, []int64{3}).Encode(), eval.Floats(ir.F32, []int{1}, []float32{4}).Encode()}}
 	read := func(s *slotFolder, name string) (tokens []int32, got state, err error) {
-		kept, _, err := s.Load(name)
+		state, _, err := s.Load(name)
 		if err != nil {
 			return nil, got, err
 		}
-		defer kept.Close()
-		got.parts = kept.Parts
-		got.contents, err = kept.Contents(context.Background())
-		return kept.Tokens, got, err
+		defer state.Close()
+		got.parts = state.Parts
+		got.contents, err = state.Contents(context.Background())
+		return state.Tokens, got, err
 	}
 	_, err := folder.Save(context.Background(), "good",
-		batch.NewKept([]int32{1, 2}, "a session", saved.parts, saved.contents))
+		batch.NewSaved([]int32{1, 2}, "a session", saved.parts, saved.contents))
 	require.NoError(f, err)
 	tokens, got, err := read(folder, "good")
 	require.NoError(f, err)

@@ -23,7 +23,7 @@ import (
 // all the rest. Checksums are of xxHash's 64 bits: they are for damage, and what they cover is not secret from who can
 // write the file. Only its owner can read the file.
 const (
-	slotForm  = "etc.slot.form"  // batch.Kept.Form
+	slotForm  = "etc.slot.form"  // batch.Saved.Form
 	slotParts = "etc.slot.parts" // JSON: the buffers of the parts and their dtypes, in order
 	slotPart  = "part."          // before the number of a part
 	slotSums  = "sums"           // the checksums; it sorts behind all others, so that it is written last
@@ -62,19 +62,19 @@ func checkSlotDir(dir string) error {
 func (s *slotFolder) path(name string) string { return filepath.Join(s.dir, s.model+"."+name+".slot") }
 
 // Save implements serve.Slots.
-func (s *slotFolder) Save(ctx context.Context, name string, kept *batch.Kept) (int64, error) {
+func (s *slotFolder) Save(ctx context.Context, name string, saved *batch.Saved) (int64, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &slotWriter{ctx: ctx, kept: kept, parts: make([]*readPart, len(kept.Parts))}
+	w := &slotWriter{ctx: ctx, saved: saved, parts: make([]*readPart, len(saved.Parts))}
 	defer w.wait()
 	defer cancel()
-	ids := make([]int64, len(kept.Tokens))
-	for i, t := range kept.Tokens {
+	ids := make([]int64, len(saved.Tokens))
+	for i, t := range saved.Tokens {
 		ids[i] = int64(t)
 	}
 	tokens := eval.Ints(ir.I64, []int{len(ids)}, ids)
 	entries := []safetensors.Entry{entryOf(sessionTokens, eval.Value{Tensor: tokens})}
 	var buffers []slotBuffer
-	for i, p := range kept.Parts {
+	for i, p := range saved.Parts {
 		buffers = append(buffers, slotBuffer{p.Buffer, p.DType.String()})
 		entries = append(entries, safetensors.Entry{Name: partName(i), DType: fileDType(p.Stored), Shape: p.Shape,
 			Data: func(out io.Writer) error { return w.write(out, i) }})
@@ -83,9 +83,9 @@ func (s *slotFolder) Save(ctx context.Context, name string, kept *batch.Kept) (i
 	if err != nil {
 		return 0, err
 	}
-	metadata := map[string]string{slotForm: kept.Form, slotParts: string(list), sessionProgram: s.program,
+	metadata := map[string]string{slotForm: saved.Form, slotParts: string(list), sessionProgram: s.program,
 		sessionPrecision: s.precision}
-	n := (len(kept.Parts) + 1) * sumSize
+	n := (len(saved.Parts) + 1) * sumSize
 	entries = append(entries, safetensors.Entry{Name: slotSums, DType: safetensors.U8, Shape: []int{n},
 		Data: func(out io.Writer) error {
 			_, err := out.Write(appendRest(w.sums(), metadata, tokens.Encode()))
@@ -126,7 +126,7 @@ func (s *slotFolder) Erase(name string) error {
 }
 
 // Load implements serve.Slots.
-func (s *slotFolder) Load(name string) (*batch.Kept, int64, error) {
+func (s *slotFolder) Load(name string) (*batch.Saved, int64, error) {
 	path := s.path(name)
 	size, err := s.regular(name)
 	if err != nil {
@@ -136,15 +136,15 @@ func (s *slotFolder) Load(name string) (*batch.Kept, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	kept, err := s.open(f)
+	saved, err := s.open(f)
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
 	}
-	return kept, size, nil
+	return saved, size, nil
 }
 
 // open gives the state of a file, whose parts are checked when they are read.
-func (s *slotFolder) open(f *safetensors.File) (*batch.Kept, error) {
+func (s *slotFolder) open(f *safetensors.File) (*batch.Saved, error) {
 	meta := f.Metadata()
 	var buffers []slotBuffer
 	if err := json.Unmarshal([]byte(meta[slotParts]), &buffers); err != nil {
@@ -166,7 +166,7 @@ func (s *slotFolder) open(f *safetensors.File) (*batch.Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := &batch.Kept{Tokens: tokens, Form: meta[slotForm], Reuse: r.reuse, Release: f.Close}
+	saved := &batch.Saved{Tokens: tokens, Form: meta[slotForm], Reuse: r.reuse, Release: f.Close}
 	for i, b := range buffers {
 		t, ok := f.Tensor(partName(i))
 		d, known := dtypeNamed(b.DType)
@@ -175,11 +175,11 @@ func (s *slotFolder) open(f *safetensors.File) (*batch.Kept, error) {
 			return nil, fmt.Errorf("%s: the tensor %q of buffer %q is missing or no %s in %s", f.Path(),
 				partName(i), b.Name, b.DType, fileDType(stored))
 		}
-		kept.Parts = append(kept.Parts, batch.Part{Buffer: b.Name, DType: d, Stored: stored, Shape: t.Shape})
+		saved.Parts = append(saved.Parts, batch.Part{Buffer: b.Name, DType: d, Stored: stored, Shape: t.Shape})
 		r.parts = append(r.parts, t)
 	}
-	kept.Read = func(_ context.Context, i int) ([]byte, error) { return r.part(i) }
-	return kept, nil
+	saved.Read = func(_ context.Context, i int) ([]byte, error) { return r.part(i) }
+	return saved, nil
 }
 
 // dtypeNamed is the dtype of a name.

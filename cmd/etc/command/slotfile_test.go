@@ -47,11 +47,11 @@ func BenchmarkSlot(b *testing.B) {
 	for i := range (32 << 10) / layout.BlockRows {
 		units = append(units, cache.Unit{Pool: cache.BlockPool, ID: int32(i)})
 	}
-	keeper := x.(batch.PartKeeper)
-	parts, err := keeper.Parts(units)
+	saver := x.(batch.PartSaver)
+	parts, err := saver.Parts(units)
 	require.NoError(b, err)
 	random := rand.New(rand.NewPCG(1, 2))
-	var kept []batch.Part
+	var saved []batch.Part
 	var contents [][]byte
 	size := int64(0)
 	for _, p := range parts {
@@ -60,14 +60,14 @@ func BenchmarkSlot(b *testing.B) {
 		for i := range t.F {
 			t.F[i] = float32(int(random.Uint32()>>24)-128) / 64 // bfloat16 has it
 		}
-		kept, contents = append(kept, p.Part), append(contents, t.Encode())
+		saved, contents = append(saved, p.Part), append(contents, t.Encode())
 		size += int64(p.Size())
 	}
 	folder := &slotFolder{dir: b.TempDir(), model: "m", program: "p", precision: "mixed"}
 	save := func(name string) {
 		tokens := make([]int32, 32<<10)
 		tokens[0] = int32(name[0])
-		_, err := folder.Save(b.Context(), name, batch.NewKept(tokens, keeper.Form(), kept, contents))
+		_, err := folder.Save(b.Context(), name, batch.NewSaved(tokens, saver.Form(), saved, contents))
 		require.NoError(b, err)
 	}
 	save("a")
@@ -81,10 +81,10 @@ func BenchmarkSlot(b *testing.B) {
 	b.Run("restore", func(b *testing.B) {
 		b.SetBytes(size)
 		for i := 0; b.Loop(); i++ {
-			kept, _, err := folder.Load([]string{"a", "b"}[i%2])
+			saved, _, err := folder.Load([]string{"a", "b"}[i%2])
 			require.NoError(b, err)
-			require.NoError(b, runner.Put(b.Context(), kept))
-			require.NoError(b, kept.Close())
+			require.NoError(b, runner.Restore(b.Context(), saved))
+			require.NoError(b, saved.Close())
 		}
 	})
 }

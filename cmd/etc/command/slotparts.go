@@ -46,7 +46,7 @@ func fileDType(d ir.DType) safetensors.DType {
 // slotWriter reads the parts of a state ahead of where they are written.
 type slotWriter struct {
 	ctx  context.Context
-	kept *batch.Kept
+	saved *batch.Saved
 
 	parts   []*readPart // that were begun; nil for others
 	running sync.WaitGroup
@@ -81,7 +81,7 @@ func (w *slotWriter) write(out io.Writer, part int) error {
 
 // read reads a part and makes its checksum.
 func (p *readPart) read(w *slotWriter, part int) {
-	if p.content, p.err = w.kept.Read(w.ctx, part); p.err == nil {
+	if p.content, p.err = w.saved.Read(w.ctx, part); p.err == nil {
 		p.sum = xxhash.Sum64(p.content)
 	}
 }

@@ -72,10 +72,10 @@ func requireIdle(t *testing.T, r *batch.Runner) {
 	require.Equal(t, r.Stats().Used, r.Stats().Idle)
 }
 
-// keep takes out the state behind some tokens, until the test ends.
-func keep(t *testing.T, r *batch.Runner, tokens []int) *batch.Kept {
+// save takes out the state behind some tokens, until the test ends.
+func save(t *testing.T, r *batch.Runner, tokens []int) *batch.Saved {
 	t.Helper()
-	k, err := r.Keep(t.Context(), tokens)
+	k, err := r.Save(t.Context(), tokens)
 	require.NoError(t, err)
 	require.NotNil(t, k)
 	t.Cleanup(func() { require.NoError(t, k.Close()) })
@@ -94,20 +94,20 @@ func requireKept(t *testing.T, graph string, e engine.Engine, precision eval.Pre
 	q.MaxTokens, q.Marks, q.Stop = 6, []int{18}, nil
 	want, end := ask(t, from, q)
 	require.Zero(t, end.Cached)
-	kept := keep(t, from, q.Prompt[:18])
-	require.Len(t, kept.Tokens, 18)
-	require.NoError(t, to.Put(t.Context(), kept))
+	saved := save(t, from, q.Prompt[:18])
+	require.Len(t, saved.Tokens, 18)
+	require.NoError(t, to.Restore(t.Context(), saved))
 	got, end := ask(t, to, q)
 	require.Equal(t, 18, end.Cached)
 	require.Equal(t, want, got)
-	again := keep(t, to, q.Prompt[:18])
-	require.Equal(t, kept.Parts, again.Parts)
-	contents, err := kept.Contents(t.Context())
+	again := save(t, to, q.Prompt[:18])
+	require.Equal(t, saved.Parts, again.Parts)
+	contents, err := saved.Contents(t.Context())
 	require.NoError(t, err)
 	contentsAgain, err := again.Contents(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, contents, contentsAgain)
-	require.NoError(t, to.Put(t.Context(), kept), "what is there is not put again")
+	require.NoError(t, to.Restore(t.Context(), saved), "what is there is not put again")
 	require.NoError(t, again.Close())
 	require.NoError(t, again.Close())
 	requireIdle(t, to)
@@ -131,11 +131,11 @@ func TestAnswersGoOnBesideStates(t *testing.T) {
 	others := batch.Request{Prompt: append(prompt(19), 7, 8, 9), MaxTokens: 9, Logprobs: -1,
 		Sampling: batch.Sampling{TopP: 1}}
 	wantOthers, _ := ask(t, raggedRunner(t, m, cpu.Engine{}, eval.Mixed), others)
-	before := keep(t, from, q.Prompt[:18])
+	before := save(t, from, q.Prompt[:18])
 	contents, err := before.Contents(t.Context())
 	require.NoError(t, err)
 
-	during := keep(t, from, q.Prompt[:18])
+	during := save(t, from, q.Prompt[:18])
 	var got [][]byte
 	for i := range during.Parts {
 		answer, end := ask(t, from, others) // goes on from the state that is taken out
@@ -147,23 +147,23 @@ func TestAnswersGoOnBesideStates(t *testing.T) {
 	}
 	require.Equal(t, contents, got)
 
-	slow := batch.NewKept(before.Tokens, before.Form, before.Parts, contents)
+	slow := batch.NewSaved(before.Tokens, before.Form, before.Parts, contents)
 	read := slow.Read
 	slow.Read = func(ctx context.Context, i int) ([]byte, error) {
 		answer, _ := ask(t, to, others)
 		require.Equal(t, wantOthers, answer)
 		return read(ctx, i)
 	}
-	require.NoError(t, to.Put(t.Context(), slow))
+	require.NoError(t, to.Restore(t.Context(), slow))
 	answer, end := ask(t, to, q)
 	require.GreaterOrEqual(t, end.Cached, 18)
 	require.Equal(t, want, answer)
 
 	// A state that is half read is given back with the runner, or by its reader.
 	gone, cancel := context.WithCancel(t.Context())
-	slow = batch.NewKept(append([]int32{5}, before.Tokens[1:]...), before.Form, before.Parts, contents)
+	slow = batch.NewSaved(append([]int32{5}, before.Tokens[1:]...), before.Form, before.Parts, contents)
 	slow.Read = func(ctx context.Context, i int) ([]byte, error) { cancel(); return read(ctx, i) }
-	require.ErrorIs(t, to.Put(gone, slow), context.Canceled)
+	require.ErrorIs(t, to.Restore(gone, slow), context.Canceled)
 	ask(t, to, q)
 	requireIdle(t, to)
 }
@@ -173,15 +173,15 @@ func TestKeptSession(t *testing.T) {
 	from, to := start(t, &hasher{}, false, 2, 20), start(t, &hasher{}, false, 2, 20)
 	q := plain(5, 6, 7, 8, 9, 10)
 	want, _ := ask(t, from, q)
-	kept, err := from.Keep(t.Context(), q.Prompt[:3])
+	saved, err := from.Save(t.Context(), q.Prompt[:3])
 	require.NoError(t, err)
-	require.Nil(t, kept, "no checkpoint is there")
+	require.Nil(t, saved, "no checkpoint is there")
 	q.Marks = []int{5}
 	q.Prompt = append(q.Prompt, 11)
 	want2, _ := ask(t, from, q)
-	kept, err = from.Keep(t.Context(), q.Prompt[:5])
+	saved, err = from.Save(t.Context(), q.Prompt[:5])
 	require.NoError(t, err)
-	require.NoError(t, to.Put(t.Context(), kept))
+	require.NoError(t, to.Restore(t.Context(), saved))
 	got, end := ask(t, to, q)
 	require.Equal(t, 5, end.Cached)
 	require.Equal(t, want2, got)
@@ -195,21 +195,21 @@ func TestPutRefuses(t *testing.T) {
 	q := plain(1, 2, 3, 4, 5, 6, 7, 8, 9)
 	q.Marks = []int{8}
 	ask(t, r, q)
-	good := keep(t, r, q.Prompt[:8])
+	good := save(t, r, q.Prompt[:8])
 	fresh := raggedRunner(t, m, cpu.Engine{}, eval.Mixed)
-	for name, change := range map[string]func(k *batch.Kept){
-		"form":     func(k *batch.Kept) { k.Form = "another" },
-		"no":       func(k *batch.Kept) { k.Tokens = nil },
-		"context":  func(k *batch.Kept) { k.Tokens = make([]int32, 1<<20) },
-		"token":    func(k *batch.Kept) { k.Tokens = []int32{1 << 30} },
-		"parts":    func(k *batch.Kept) { k.Parts = k.Parts[1:] },
-		"buffer 0": func(k *batch.Kept) { k.Parts[0].Buffer = "x" },
-		"dtype":    func(k *batch.Kept) { k.Parts[0].DType = ir.I64 },
-		"stored":   func(k *batch.Kept) { k.Parts[0].Stored = ir.F16 },
-		"content": func(k *batch.Kept) {
+	for name, change := range map[string]func(k *batch.Saved){
+		"form":     func(k *batch.Saved) { k.Form = "another" },
+		"no":       func(k *batch.Saved) { k.Tokens = nil },
+		"context":  func(k *batch.Saved) { k.Tokens = make([]int32, 1<<20) },
+		"token":    func(k *batch.Saved) { k.Tokens = []int32{1 << 30} },
+		"parts":    func(k *batch.Saved) { k.Parts = k.Parts[1:] },
+		"buffer 0": func(k *batch.Saved) { k.Parts[0].Buffer = "x" },
+		"dtype":    func(k *batch.Saved) { k.Parts[0].DType = ir.I64 },
+		"stored":   func(k *batch.Saved) { k.Parts[0].Stored = ir.F16 },
+		"content": func(k *batch.Saved) {
 			k.Read = func(context.Context, int) ([]byte, error) { return make([]byte, 4), nil }
 		},
-		"damage": func(k *batch.Kept) {
+		"damage": func(k *batch.Saved) {
 			k.Read = func(ctx context.Context, i int) ([]byte, error) {
 				if i == len(k.Parts)-1 {
 					return nil, errors.New("damaged")
@@ -217,34 +217,34 @@ func TestPutRefuses(t *testing.T) {
 				return good.Read(ctx, i)
 			}
 		},
-		"blocks": func(k *batch.Kept) { k.Tokens = append(k.Tokens, 1, 2, 3, 4, 5) },
+		"blocks": func(k *batch.Saved) { k.Tokens = append(k.Tokens, 1, 2, 3, 4, 5) },
 	} {
-		bad := &batch.Kept{Tokens: append([]int32{}, good.Tokens...), Form: good.Form,
+		bad := &batch.Saved{Tokens: append([]int32{}, good.Tokens...), Form: good.Form,
 			Parts: append([]batch.Part{}, good.Parts...),
 			Read:  good.Read}
 		change(bad)
-		require.Error(t, fresh.Put(t.Context(), bad), name)
-		kept, err := fresh.Keep(t.Context(), q.Prompt[:8])
+		require.Error(t, fresh.Restore(t.Context(), bad), name)
+		saved, err := fresh.Save(t.Context(), q.Prompt[:8])
 		require.NoError(t, err)
-		require.Nil(t, kept, name)
+		require.Nil(t, saved, name)
 	}
-	require.NoError(t, fresh.Put(t.Context(), good))
+	require.NoError(t, fresh.Restore(t.Context(), good))
 	_, end := ask(t, fresh, q)
 	require.Equal(t, 8, end.Cached)
 	requireIdle(t, fresh)
 	none := start(t, &hasher{stays: true}, false, 2, 2)
-	_, err := none.Keep(t.Context(), q.Prompt)
-	require.ErrorIs(t, err, batch.ErrUnkept)
-	require.ErrorIs(t, none.Put(t.Context(), good), batch.ErrUnkept)
+	_, err := none.Save(t.Context(), q.Prompt)
+	require.ErrorIs(t, err, batch.ErrNotSavable)
+	require.ErrorIs(t, none.Restore(t.Context(), good), batch.ErrNotSavable)
 	small, err := batch.NewOneByOne(load(t, &hasher{}, false), 100, 1, "")
 	require.NoError(t, err)
 	off, err := batch.New(small, batch.Options{Budget: 200})
 	require.NoError(t, err)
 	defer off.Close()
-	require.ErrorIs(t, off.Put(t.Context(), &batch.Kept{Tokens: []int32{5}, Form: "a session"}), cache.ErrOff)
+	require.ErrorIs(t, off.Restore(t.Context(), &batch.Saved{Tokens: []int32{5}, Form: "a session"}), cache.ErrOff)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	late, err := r.Keep(gone, q.Prompt)
+	late, err := r.Save(gone, q.Prompt)
 	if late != nil {
 		require.NoError(t, late.Close())
 	}
