@@ -266,7 +266,7 @@ func (r *Runner) restoreParts(ctx context.Context, k PartSaver, saved *Saved) er
 	filled := group.Wait()
 	ran = r.Do(context.WithoutCancel(ctx), func(Executor) {
 		if filled == nil {
-			err = f.Keep()
+			err = f.Commit()
 		}
 		f.Close()
 		r.prefix.Trim()

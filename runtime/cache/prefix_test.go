@@ -22,7 +22,7 @@ func (w *world) run(t require.TestingT, tokens []int32, at ...int) {
 	var x cache.Extent
 	for _, p := range at {
 		if p > hit.Pos && p < len(tokens) {
-			x.Keep = append(x.Keep, p-hit.Pos)
+			x.Checkpoints = append(x.Checkpoints, p-hit.Pos)
 		}
 	}
 	require.True(t, w.feed(t, s, tokens[hit.Pos:], x))

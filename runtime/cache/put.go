@@ -45,10 +45,10 @@ func (p *Prefix) Put(tokens []int32, fill func(units []Unit) error) error {
 	if err := fill(f.Units()); err != nil {
 		return err
 	}
-	return f.Keep()
+	return f.Commit()
 }
 
-// Filling is a prefix whose contents come from elsewhere, on its way into the tree. Until Keep or Close it holds its
+// Filling is a prefix whose contents come from elsewhere, on its way into the tree. Until Commit or Close it holds its
 // units, and what the tree has of the prefix: sequences may run meanwhile, and the tree may forget.
 type Filling struct {
 	prefix *Prefix
@@ -110,9 +110,9 @@ func (f *Filling) checkpoint(path []*node) {
 // Units returns the units to be filled, in the order of [Table.Units]. Those that the tree has already have ID None.
 func (f *Filling) Units() []Unit { return f.units }
 
-// Keep makes the filled prefix part of the tree, and closes it. The error is [ErrNoRoom] where the tree's limit has no
-// room for it; the tree holds nothing new then.
-func (f *Filling) Keep() error {
+// Commit makes the filled prefix part of the tree, and closes it. The error is [ErrNoRoom] where the tree's limit has
+// no room for it; the tree holds nothing new then.
+func (f *Filling) Commit() error {
 	p := f.prefix
 	l := p.mem.layout
 	at := p.root
@@ -140,7 +140,7 @@ func (f *Filling) Keep() error {
 	return nil
 }
 
-// Close releases the units. It may be called more than once, and after Keep.
+// Close releases the units. It may be called more than once, and after Commit.
 func (f *Filling) Close() {
 	if f.closed {
 		return

@@ -77,7 +77,7 @@ func TestPutLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestFillingIsItsOwn: between Fill and Keep the tree may forget all that it has, and take the same prefix from
+// TestFillingIsItsOwn: between Fill and Commit the tree may forget all that it has, and take the same prefix from
 // elsewhere; the filled prefix is whole in the end, and nothing of it is left when it is given up.
 func TestFillingIsItsOwn(t *testing.T) {
 	eachLayout(t, func(t *testing.T, l cache.Layout) {
@@ -99,7 +99,7 @@ func TestFillingIsItsOwn(t *testing.T) {
 				require.NoError(t, err)
 				w.device.Give(f.Units(), contents)
 				meanwhile(w)
-				require.NoError(t, f.Keep(), "%s, %d", name, has)
+				require.NoError(t, f.Commit(), "%s, %d", name, has)
 				f.Close()
 				w.check(t)
 				require.Equal(t, n, w.prefix.Lookup(ids(n)).Pos)

@@ -25,9 +25,11 @@ type Copy struct {
 
 // Extent is the memory that a table needs for a call.
 type Extent struct {
-	Rows  int   // positions that the call adds, at least 1
-	Keep  []int // row counts below Rows, ascending: the state behind so many rows is kept, for checkpoints
-	Exact bool  // the states before and behind every row are kept, so that any number of rows rolls back
+	Rows int // positions that the call adds, at least 1
+	// Checkpoints are the numbers of rows, ascending and below Rows, after which the call also keeps the state.
+	Checkpoints []int
+	// Exact keeps the states before and after every row, so that any number of rows can be rolled back.
+	Exact bool
 }
 
 // Table has the units of one sequence: the blocks and states of its first Pos positions. A table starts empty
@@ -93,9 +95,9 @@ func (t *Table) newSlots(x Extent) int {
 		return x.Rows
 	}
 	if t.inPlace(x) {
-		return len(x.Keep)
+		return len(x.Checkpoints)
 	}
-	return len(x.Keep) + 1
+	return len(x.Checkpoints) + 1
 }
 
 // inPlace reports whether the call of x may overwrite the state that it reads.
@@ -156,7 +158,7 @@ func (t *Table) grow(p Pool, first int, blocks []int32, rows int, copies *[]Copy
 }
 
 func (t *Table) beginStates(x Extent) {
-	at, keep := t.mem.layout.SlotPool(), x.Keep
+	at, keep := t.mem.layout.SlotPool(), x.Checkpoints
 	if x.Exact {
 		keep = nil
 		for r := 1; r < x.Rows; r++ {
@@ -207,7 +209,7 @@ func (t *Table) End() {
 }
 
 // Rollback takes the last n positions back, at most the rows of the last call together. Layouts with
-// recurrent state need one that the call kept (Extent.Exact, or a row count of Extent.Keep).
+// recurrent state need one that the call kept (Extent.Exact, or one of Extent.Checkpoints).
 func (t *Table) Rollback(n int) error {
 	pos := t.pos - n
 	switch {

@@ -98,7 +98,7 @@ func drawExtent(t *rapid.T, rows int) cache.Extent {
 	x := cache.Extent{Exact: rapid.Bool().Draw(t, "exact")}
 	for r := 1; r < rows && !x.Exact; r++ {
 		if rapid.IntRange(0, 4).Draw(t, "keep") == 0 {
-			x.Keep = append(x.Keep, r)
+			x.Checkpoints = append(x.Checkpoints, r)
 		}
 	}
 	return x
@@ -131,7 +131,7 @@ func (w *world) step(t *rapid.T) {
 			require.NoError(t, s.table.Rollback(n))
 			s.tokens = s.tokens[:len(s.tokens)-n]
 		}
-		for _, r := range x.Keep {
+		for _, r := range x.Checkpoints {
 			if at := len(s.tokens) - len(tokens) + r; rapid.Bool().Draw(t, "checkpoint") {
 				require.Equal(t, at, w.prefix.Insert(s.tokens, s.table, at))
 			}
@@ -179,7 +179,7 @@ func TestTables(t *testing.T) {
 func TestRollbackNeedsState(t *testing.T) {
 	w := newWorld(t, layouts["hybrid"], 1000, 0, false)
 	s := &sequence{table: w.memory.NewTable()}
-	require.True(t, w.feed(t, s, []int32{1, 2, 3, 4, 5}, cache.Extent{Keep: []int{3}}))
+	require.True(t, w.feed(t, s, []int32{1, 2, 3, 4, 5}, cache.Extent{Checkpoints: []int{3}}))
 	require.ErrorContains(t, s.table.Rollback(1), "no state was kept behind 4")
 	require.ErrorContains(t, s.table.Rollback(6), "has 5 left")
 	require.NoError(t, s.table.Rollback(2))

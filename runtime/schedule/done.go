@@ -76,7 +76,7 @@ func (s *Scheduler) settle(p *pick, r *Result) {
 	q := p.q
 	q.table.End()
 	if r == nil { // a part of a prompt
-		s.keep(p)
+		s.insert(p)
 		q.table.Settle()
 		if q.decoding() { // only the token that was drawn last is left of a sequence that was filled again
 			s.turns = remove(s.turns, q)
@@ -90,7 +90,7 @@ func (s *Scheduler) settle(p *pick, r *Result) {
 	if err := q.table.Rollback(p.drafts - (len(r.Tokens) - 1)); err != nil {
 		panic(err)
 	}
-	s.keep(p)
+	s.insert(p)
 	q.table.Settle()
 	s.turns = remove(s.turns, q)
 	q.tokens, q.drafts = append(q.tokens, r.Tokens...), nil
@@ -107,13 +107,13 @@ func (s *Scheduler) settle(p *pick, r *Result) {
 	}
 }
 
-// keep gives the tree what a part of a prompt has left: its checkpoints, or its whole blocks.
-func (s *Scheduler) keep(p *pick) {
+// insert puts the rows of a prompt that have run into the prefix tree: its checkpoints, or its whole blocks.
+func (s *Scheduler) insert(p *pick) {
 	if p.decode {
 		return
 	}
 	s.stuck = false // a prompt that waits may begin behind more
-	for _, at := range p.keep {
+	for _, at := range p.checkpoints {
 		s.prefix.Insert(p.q.tokens, p.q.table, at)
 	}
 	if l := s.memory.Layout(); !l.Checkpoints() {

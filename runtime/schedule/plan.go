@@ -9,11 +9,11 @@ import (
 
 // pick is the part of a call for one sequence.
 type pick struct {
-	q      *sequence
-	decode bool // the row of a running stream, else rows of a prompt
-	rows   int  // drafts not counted
-	drafts int
-	keep   []int // positions of checkpoints within the rows, ascending
+	q           *sequence
+	decode      bool // the row of a running stream, else rows of a prompt
+	rows        int  // drafts not counted
+	drafts      int
+	checkpoints []int // positions within the rows, ascending
 }
 
 // wants reports whether the pick feeds the last token that is known.
@@ -114,12 +114,12 @@ func (s *Scheduler) draft(decoding []*pick, left int) {
 // begin makes room for a pick. Short of memory it does without checkpoints, then without drafts, then takes
 // from sequences that arrived later and are not in the call yet; all later ones are not.
 func (s *Scheduler) begin(p *pick, call *Call) bool {
-	p.keep = s.checkpoints(p)
+	p.checkpoints = s.checkpoints(p)
 	for {
 		x := cache.Extent{Rows: p.rows + p.drafts, Exact: p.drafts > 0}
-		for _, at := range p.keep {
+		for _, at := range p.checkpoints {
 			if rows := at - p.q.table.Pos(); rows < x.Rows && s.memory.Layout().SlotBytes > 0 {
-				x.Keep = append(x.Keep, rows)
+				x.Checkpoints = append(x.Checkpoints, rows)
 			}
 		}
 		if s.prefix.Reclaim(p.q.table.Demand(x)) {
@@ -129,8 +129,8 @@ func (s *Scheduler) begin(p *pick, call *Call) bool {
 		}
 		youngest := s.running[len(s.running)-1]
 		switch {
-		case len(x.Keep) > 0:
-			p.keep = nil
+		case len(x.Checkpoints) > 0:
+			p.checkpoints = nil
 		case p.drafts > 0:
 			p.drafts = 0
 		case youngest.order > p.q.order:
