@@ -14,7 +14,7 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// Options say what to calibrate with.
+// Options are the settings of [Run].
 type Options struct {
 	// Windows are the tokens of the text; each window is run by itself from position 0.
 	Windows [][]int
@@ -27,23 +27,23 @@ type Options struct {
 	// Identity stands for all that the result depends on: checkpoint, text, recipe and the version of the program.
 	// Weights that Dir holds of the same identity are not computed again.
 	Identity string
-	// Jobs is the number of workers, 0 for one per CPU.
+	// Jobs is the number of workers; 0 stands for one per CPU.
 	Jobs int
-	// Progress, where it is set, is called after every weight with the share of the operations that are done.
+	// Progress, if not nil, is called after every weight, with the operations that are done and their total.
 	Progress func(done, total int, name string)
 }
 
-// Result is what [Run] has made.
+// Result is what [Run] has computed.
 type Result struct {
-	// Quality is nil where nothing was held out.
+	// Quality is nil if Options.HeldOut is empty.
 	Quality *Quality
 	store   *store
 }
 
-// Close closes the files of the result, whose data cannot be read from then on.
+// Close closes the files of the result. Its data cannot be read any more.
 func (r *Result) Close() error { return r.store.close() }
 
-// Calibrated gives the quantized form of a weight, as passes.Calibration asks for it.
+// Calibrated returns the quantized form of the weight with a name. It implements passes.Calibration.
 func (r *Result) Calibrated(name string, s quantize.Scheme) (passes.CalibratedWeight, bool) {
 	x := r.store.open[name]
 	if x == nil || *x.scheme != s {
@@ -54,8 +54,8 @@ func (r *Result) Calibrated(name string, s quantize.Scheme) (passes.CalibratedWe
 		Noise:  x.noise, Signal: x.signal}, true
 }
 
-// Prepare makes of a module that a loader has built the one to calibrate: it runs the passes that come before the
-// weights are quantized, and keeps the logits of every token.
+// Prepare turns a module that a loader has built into one to calibrate: it runs the passes that precede quantization,
+// and leaves the logits of all tokens in place. It returns the recipe.
 func Prepare(m *ir.Module, o passes.Options) (passes.Recipe, error) {
 	m.More = nil // drafts
 	o.Disable = append([]string{"last-token", "sampling-head"}, o.Disable...)
@@ -64,7 +64,7 @@ func Prepare(m *ir.Module, o passes.Options) (passes.Recipe, error) {
 	return o.Recipe, err
 }
 
-// Run quantizes the weights of m, a module that [Prepare] has made.
+// Run quantizes the weights of m, which [Prepare] has made.
 func Run(ctx context.Context, m *ir.Module, o Options) (*Result, error) {
 	if err := check(m, o); err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func Run(ctx context.Context, m *ir.Module, o Options) (*Result, error) {
 	return r, nil
 }
 
-// Follows reports whether a calibration by r runs the text with the checkpoint's weights, too: [Memory] then has to
-// count its tokens twice.
+// Follows reports whether a method of the recipe also compares with the inputs that the checkpoint's weights give.
+// Run then runs the text twice, so [Memory] has to be asked about twice the tokens.
 func Follows(r passes.Recipe) bool {
 	return slices.ContainsFunc(r.Rules, func(rule passes.Rule) bool {
 		return rule.Scheme != nil && rule.Scheme.Method.Follows() && rule.Kind == passes.LinearWeight
@@ -136,27 +136,27 @@ func checkWindows(windows [][]int) error {
 	return nil
 }
 
-// driver runs the module over all windows.
+// driver runs a module over all windows, operation by operation.
 type driver struct {
 	ctx     context.Context
 	module  *ir.Module
 	options Options
 	store   *store
 	each    eachFunc
-	ends    [][]*ir.Value // by operation, the values that end with it
-	// exact has the text's windows with the checkpoint's weights; nil where no method needs them.
+	ends    [][]*ir.Value // by operation, the values that no later operation reads
+	// exact runs the text's windows with the checkpoint's weights; nil if no method needs that.
 	exact *stream
-	// text goes on with quantized weights; held has the held-out windows with the checkpoint's weights and with
-	// quantized ones.
+	// text runs the text's windows with quantized weights. held runs the held-out windows, with the checkpoint's
+	// weights and with quantized ones.
 	text    *stream
 	held    [2]*stream
 	quality scores
-	head    int // the number of the last operation with a weight
-	// source, where it is set, has the quantized weights, and nothing is solved.
+	head    int // the index of the last operation with a weight
+	// source, if not nil, has the quantized weights; then no weight is solved for.
 	source Source
 }
 
-// streams are all streams.
+// streams returns all streams.
 func (d *driver) streams() []*stream {
 	if d.exact == nil {
 		return []*stream{d.text, d.held[0], d.held[1]}
@@ -164,7 +164,7 @@ func (d *driver) streams() []*stream {
 	return []*stream{d.text, d.exact, d.held[0], d.held[1]}
 }
 
-// hasWeights reports whether op is one that the driver runs by itself.
+// hasWeights reports whether the driver itself runs op, since op multiplies by a weight that may be quantized.
 func hasWeights(op *ir.Op) bool {
 	switch op.Def.Name {
 	case "linear", "embedding", "switch_mlp", "switch_geglu":
@@ -210,7 +210,7 @@ func (d *driver) run() error {
 	return d.tail(ops)
 }
 
-// pick gives the constants of a stream.
+// pick returns the constants that a stream computes with.
 func pick(s *stream, given, quantized *constants) *constants {
 	if s.quantized {
 		return quantized
@@ -231,7 +231,7 @@ func (d *driver) progress(at int, op *ir.Op) {
 	d.options.Progress(at+1, len(d.module.Entry.Body.Ops), strings.Join(names, ", "))
 }
 
-// weightOf is the weight in an operand of op.
+// weightOf returns the weight in an operand of op.
 func (d *driver) weightOf(op *ir.Op, operand string) (*weight, error) {
 	v := op.Input(operand)
 	if v == nil || v.Constant == nil {
@@ -245,7 +245,7 @@ func (d *driver) weightOf(op *ir.Op, operand string) (*weight, error) {
 	return newWeight(v.Constant, scheme)
 }
 
-// site runs an operation with weights for all windows.
+// site runs an operation that has weights, for all windows.
 func (d *driver) site(op *ir.Op) error {
 	switch op.Def.Name {
 	case "embedding":
@@ -256,7 +256,7 @@ func (d *driver) site(op *ir.Op) error {
 	return d.experts(op)
 }
 
-// embedding takes rows of the checkpoint's weight: a quantized embedding is not part of what is calibrated.
+// embedding runs an embedding with rows of the checkpoint's weight: calibration does not quantize embeddings.
 func (d *driver) embedding(op *ir.Op) error {
 	w, err := d.weightOf(op, "weight")
 	if err != nil {
@@ -276,7 +276,7 @@ func (d *driver) embedding(op *ir.Op) error {
 	return nil
 }
 
-// embed runs an embedding for a stream, with rows of its weight.
+// embed runs an embedding for one stream, with rows of its weight.
 func (d *driver) embed(s *stream, op *ir.Op, w *weight, from rows) error {
 	calls, indices := s.calls(), op.Input("indices")
 	return d.each.try(len(calls), func(i int) error {
@@ -297,7 +297,7 @@ func (d *driver) embed(s *stream, op *ir.Op, w *weight, from rows) error {
 	})
 }
 
-// linear quantizes the weight of a linear and runs it.
+// linear quantizes the weight of a linear, and runs the linear for all windows.
 func (d *driver) linear(op *ir.Op) error {
 	w, quantized, err := d.solveLinear(op)
 	if err != nil {
@@ -315,7 +315,7 @@ func (d *driver) linear(op *ir.Op) error {
 	return nil
 }
 
-// multiply runs a linear for a stream, with rows of its weight.
+// multiply runs a linear for one stream, with rows of its weight.
 func (d *driver) multiply(s *stream, op *ir.Op, w *weight, from rows) error {
 	if len(s.windows) == 0 {
 		return nil
@@ -332,8 +332,8 @@ func (d *driver) multiply(s *stream, op *ir.Op, w *weight, from rows) error {
 	return nil
 }
 
-// solveLinear gives the weight of a linear, and its rows as they are quantized. Where the recipe's method is calibrated
-// and the directory does not have the weight, it is quantized.
+// solveLinear returns the weight of a linear, and its quantized rows. If the recipe's method needs the inputs, and
+// the directory lacks the weight, it quantizes the weight now.
 func (d *driver) solveLinear(op *ir.Op) (*weight, rows, error) {
 	if op.Input("bias") != nil {
 		return nil, nil, fmt.Errorf("calibration knows no linear with a bias")
@@ -389,7 +389,8 @@ func (d *driver) solveLinear(op *ir.Op) (*weight, rows, error) {
 	return w, x.quantizedRows, err
 }
 
-// newSolver is the solver for a weight; nil where no input was anything but zero, so that all columns count the same.
+// newSolver returns the solver of a weight for the moments m of its inputs. If all inputs were zero, all columns
+// count the same.
 func newSolver(w *weight, m *quantize.Moments, each eachFunc) (*quantize.Solver, error) {
 	if m.Mean() == 0 {
 		m.AddIdentity(1)
@@ -401,8 +402,9 @@ func newSolver(w *weight, m *quantize.Moments, each eachFunc) (*quantize.Solver,
 	return s, nil
 }
 
-// follow has the solver of a weight follow the inputs that the checkpoint has where x are those that the weight gets,
-// if its method does that and there are more inputs than columns; otherwise nothing can be told from them.
+// follow gives a solver the inputs that a weight gets (x) beside those that it would get from the checkpoint's
+// weights (exact), if its method uses them. With no more inputs than columns they say nothing, and follow does
+// nothing.
 func follow(s *quantize.Solver, w *weight, exact, x dot.Matrix, each eachFunc) {
 	if !w.scheme.Method.Follows() || x.Rows <= w.cols {
 		return
@@ -412,10 +414,10 @@ func follow(s *quantize.Solver, w *weight, exact, x dot.Matrix, each eachFunc) {
 	s.Follow(drift, quantize.Each(each))
 }
 
-// calibrated reports whether the weight is quantized by its inputs.
+// calibrated reports whether the method of the weight needs its inputs.
 func (w *weight) calibrated() bool { return w.scheme != nil && w.scheme.Method.Calibrated() }
 
-// solve quantizes rows and writes them.
+// solve quantizes rows [first, first+n) and writes them to the file.
 func (x *stored) solve(s *quantize.Solver, first, n int) error {
 	given, err := x.given(first, n)
 	if err != nil {
@@ -428,8 +430,8 @@ func (x *stored) solve(s *quantize.Solver, first, n int) error {
 	return x.write(&r, first, given)
 }
 
-// plain gives rows quantized by a method that needs no moments, or as they are where nothing quantizes them. hqq's stop
-// test sees these rows alone, which changes scales by less than bf16 tells.
+// plain returns rows as a method without a text quantizes them, or unchanged if nothing quantizes the weight. The
+// stop test of hqq sees these rows alone; that changes scales by less than a step of bf16.
 func (w *weight) plain(first, n int) (dot.Matrix, error) {
 	given, err := w.given(first, n)
 	if err != nil || w.scheme == nil {
@@ -442,8 +444,8 @@ func (w *weight) plain(first, n int) (dot.Matrix, error) {
 	return given, r.Dequantize(given.Values)
 }
 
-// tail quantizes the last weight, as a rule lm_head, and runs what is left for the held-out windows, one call after
-// another: logits are large.
+// tail quantizes the last weight, usually lm_head, and runs the remaining operations for the held-out windows, call
+// by call since logits are large.
 func (d *driver) tail(ops []*ir.Op) error {
 	op := ops[d.head]
 	if op.Def.Name != "linear" {

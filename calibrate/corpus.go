@@ -8,6 +8,6 @@ import (
 //go:embed corpus/default.jsonl
 var corpus []byte
 
-// Corpus is the text of this program to calibrate with, a line of JSON for each document: {"text": ...}, or
-// {"messages": [...]} for a conversation. corpus/README.md tells where it is from.
+// Corpus returns the built-in calibration text. Each line is a JSON object for one document: {"text": ...}, or
+// {"messages": [...]} for a conversation. corpus/README.md says where it comes from.
 func Corpus() []byte { return slices.Clone(corpus) }

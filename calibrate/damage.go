@@ -12,24 +12,24 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// DamageOptions say how the damage of quantization is measured.
+// DamageOptions are the settings of [Damage].
 type DamageOptions struct {
-	// Windows are the tokens of the text. What is alive between two operations is kept once for each weight and window,
-	// so a few short ones are enough.
+	// Windows are the tokens of the text. A few short ones are enough, and memory limits them: the values between two
+	// operations exist once for each weight and window.
 	Windows [][]int
-	// Scheme gives the scheme that a weight is tried with, by its name and the length of its rows; nil leaves it out.
-	// Its method must be one that needs no text.
+	// Scheme returns the scheme to try a weight with, by the weight's name and the length of its rows; nil leaves the
+	// weight out. Its method must be one that needs no text.
 	Scheme func(name string, cols int) *quantize.Scheme
-	// Jobs is the number of workers, 0 for one per CPU.
+	// Jobs is the number of workers; 0 stands for one per CPU.
 	Jobs int
-	// Progress, where it is set, is called after every weight with the share of the operations that are done.
+	// Progress, if not nil, is called after every weight, with the operations that are done and their total.
 	Progress func(done, total int, name string)
 }
 
-// Damage gives for each weight of a linear or a mixture of experts, by name, the mean divergence of the predictions of
-// m, a module that [Prepare] has made, when only that weight is quantized.
+// Damage returns the damage of each weight of a linear or a mixture of experts, by the weight's name: the mean KL
+// divergence of the predictions of m when only that weight is quantized. [Prepare] has made m.
 //
-// All variants go through the module together, each from its weight on, so every weight is read once. The result has
+// All variants run through the module together, each from its weight on, so every weight is read once. The result has
 // the same bits on every CPU and for any number of workers.
 func Damage(ctx context.Context, m *ir.Module, o DamageOptions) (map[string]float64, error) {
 	if err := checkEntry(m); err != nil {
@@ -59,11 +59,11 @@ func Damage(ctx context.Context, m *ir.Module, o DamageOptions) (map[string]floa
 	return out, nil
 }
 
-// damage runs variants of a module beside each other.
+// damage runs variants of a module side by side. Each has one weight quantized.
 type damage struct {
 	DamageOptions
 	driver *driver
-	// all has the windows n times: first with the checkpoint's weights, then for each of names with that one quantized.
+	// all holds the windows of every variant: first those with the checkpoint's weights, then those of each of names.
 	all        *stream
 	n          int
 	names      []string
@@ -71,7 +71,7 @@ type damage struct {
 	lastUse    map[*ir.Buffer]int
 }
 
-// lastUses are the numbers of the last operations that use each buffer.
+// lastUses returns, for each buffer, the index of the last operation that uses it.
 func lastUses(m *ir.Module) map[*ir.Buffer]int {
 	last := map[*ir.Buffer]int{}
 	for i, op := range m.Entry.Body.Ops {
@@ -124,7 +124,7 @@ func (d *damage) run() error {
 	return d.compare(ops[d.driver.head+1:], k)
 }
 
-// site runs an operation with weights for all variants, and adds those of its own weights.
+// site runs an operation that has weights for all variants, and adds the variants of these weights.
 func (d *damage) site(at int) error {
 	op := d.driver.module.Entry.Body.Ops[at]
 	switch op.Def.Name {
@@ -173,7 +173,7 @@ func (d *damage) site(at int) error {
 	return nil
 }
 
-// tried is a weight with the scheme that it is tried with, nil for none.
+// tried returns the weight with the scheme that it is tried with, or nil if it is left out.
 func (d *damage) tried(w *weight) *weight {
 	s := d.Scheme(w.constant.Name, w.cols)
 	if s == nil {
@@ -184,8 +184,8 @@ func (d *damage) tried(w *weight) *weight {
 	return &tried
 }
 
-// fork adds a variant in which w is quantized, from operation number at on, whose result with the checkpoint's weights
-// is there.
+// fork adds the variant in which w is quantized. It begins at operation at, whose result with the checkpoint's
+// weights is known.
 func (d *damage) fork(w *weight, at int) *stream {
 	s := &stream{module: d.driver.module}
 	for _, window := range d.all.windows[:d.n] {
@@ -206,7 +206,7 @@ func (d *damage) fork(w *weight, at int) *stream {
 	return s
 }
 
-// compare runs the operations behind the last weight, one call after another, and compares the logits.
+// compare runs the operations behind the last weight, call by call, and compares the logits.
 func (d *damage) compare(tail []*ir.Op, k *constants) error {
 	d.divergence = make([][]float64, len(d.names))
 	ends := d.driver.ends[d.driver.head+1:]

@@ -1,25 +1,27 @@
-// Package calibrate runs a checkpoint over a text, layer by layer, and quantizes its weights by what their inputs are.
+// Package calibrate runs a checkpoint over a text, layer by layer, and quantizes each weight for the inputs that it
+// gets.
 //
-// A module whose weights are in floating point goes through [Run] operation by operation, every one for all windows of
-// the text before the next: so the weights of one linear are in memory at a time, and the values that are alive between
-// two linears. When a linear comes up, the moments of its inputs are there; the methods of package quantize that need
-// them choose codes, scales and biases; the windows go on with the quantized weight. So each weight is quantized for
-// the inputs that it will have, with the errors of the weights before it in them.
+// [Run] executes a module of floating-point weights operation by operation. It runs each operation for all windows of
+// the text before the next one. So memory holds the weights of one linear and the values that are alive at that
+// point. When a linear comes up, the inputs of all windows are known. Run sums their moments, a method of package
+// quantize chooses codes, scales and biases by them, and the windows continue with the quantized weight. So the
+// inputs of each weight contain the errors of the weights before it.
 //
-// A method may also ask what the checkpoint would have there ([Follows]): the windows then go through a second time
-// with the checkpoint's weights, and a weight is chosen so that it makes good, as far as its inputs tell, what the
-// weights before it have changed.
+// Some methods also compare with the inputs that the checkpoint's weights would give ([Follows]). The windows then
+// run a second time, with the checkpoint's weights, and a weight is chosen so that it also corrects, as far as its
+// inputs allow, for the errors of the weights before it.
 //
-// Windows that are held out go through twice, once with the weights of the checkpoint and once with the quantized ones,
-// and give the [Quality] of the result.
+// Held-out windows run twice, with the checkpoint's weights and with the quantized ones, and give the [Quality] of
+// the result.
 //
 // # Invariants
 //
-//   - The result is the same bits on every CPU and OS and for any number of workers: operations are those of ir/eval,
-//     products those of ir/numeric/dot, and every sum over windows has the windows' order.
+//   - The result has the same bits on every CPU and OS and for any number of workers: operations are those of
+//     ir/eval, products those of ir/numeric/dot, and sums over windows run in the order of the windows.
 //   - Results go to files in a directory as they come ([Options.Dir]); a later run with the same [Options.Identity]
 //     takes them from there.
-//   - No model is named: what is quantized are weights of linear, switch_mlp and switch_geglu that the recipe names.
+//   - No model is named: what is quantized are the weights of linear, switch_mlp and switch_geglu that the recipe
+//     names.
 //
 // Package calibrate imports ir, its subpackages and passes, and must never import loaders, codegen or runtime: texts
 // come as tokens.

@@ -10,33 +10,33 @@ import (
 	"github.com/etc-ml/etc/passes"
 )
 
-// Rows gives rows [first, first+n) of a matrix, or of a stack of matrices one below the other, in float32.
+// Rows returns rows [first, first+n) of a matrix, or of a stack of matrices one below the other, in float32.
 type Rows = func(first, n int) (dot.Matrix, error)
 
-// Source has weights in place of a checkpoint's: those of a file that was made of it. It must be safe for concurrent
-// use.
+// Source supplies weights in place of a checkpoint's: those of a file that was made from it. It must be safe for
+// concurrent use.
 type Source interface {
-	// Rows opens the weight that stands for c in an operation of a kind. A source without one reports an error that
-	// names c.
+	// Rows opens the weight that replaces c in an operation of a kind. It returns an error that names c if there is
+	// none.
 	Rows(c *ir.Constant, kind passes.WeightKind) (Rows, error)
-	// Constant gives what stands for a constant that is no weight, nil for c itself.
+	// Constant returns the data that replace a constant that is no weight, or nil to use c itself.
 	Constant(c *ir.Constant) ir.Data
 }
 
-// Evaluation says what to compare on.
+// Evaluation holds the settings of [Evaluate].
 type Evaluation struct {
-	// Windows are the tokens of the text; each window is run by itself from position 0, and every prediction of it
-	// counts.
+	// Windows are the tokens of the text. Each window runs by itself from position 0, and all of its predictions
+	// count.
 	Windows [][]int
-	// Jobs is the number of workers, 0 for one per CPU.
+	// Jobs is the number of workers; 0 stands for one per CPU.
 	Jobs int
-	// Progress, where it is set, is called after every weight with the share of the operations that are done.
+	// Progress, if not nil, is called after every weight, with the operations that are done and their total.
 	Progress func(done, total int, name string)
 }
 
-// Evaluate gives the quality of a source's weights against those of m, a module that [Prepare] has made of the
-// checkpoint. Both run in float32, layer by layer, so that one weight is in memory at a time; the result has the same
-// bits on every CPU and for any number of workers.
+// Evaluate returns the quality of a source's weights against those of the checkpoint, of which [Prepare] has made m.
+// Both run in float32, layer by layer, so that one weight is in memory at a time. The result has the same bits on
+// every CPU and for any number of workers.
 func Evaluate(ctx context.Context, m *ir.Module, source Source, o Evaluation) (*Quality, error) {
 	if err := checkEntry(m); err != nil {
 		return nil, err

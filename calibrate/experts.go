@@ -10,26 +10,27 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// mixture is an operation switch_mlp or switch_geglu: for each token some experts, each down·(a(gate·x) ⊙ up·x), summed
-// by scores.
+// mixture is an operation switch_mlp or switch_geglu. For each token it computes some experts, down·(a(gate·x) ⊙
+// up·x) each, and sums them, weighted by scores.
 type mixture struct {
 	op             *ir.Op
 	gate, up, down *weight
-	// quantized are the rows of the three as they are quantized; while a weight is solved, what is written of it.
+	// quantized are the quantized rows of gate, up and down. While a weight is solved for, they are the rows written
+	// so far.
 	quantized [3]rows
 }
 
-// routed are the inputs of a mixture in a stream.
+// routed holds the inputs of a mixture in one stream, and the experts that they go to.
 type routed struct {
 	x        dot.Matrix
-	exact    *dot.Matrix // x with the checkpoint's weights, where a method needs it
+	exact    *dot.Matrix // x with the checkpoint's weights, if a method needs it
 	perToken int
 	experts  []int64   // by token, then by choice
 	scores   []float32 // of the same shape
-	tokens   [][]int   // by expert, the numbers of the choices: token·perToken + choice
+	tokens   [][]int   // by expert, its choices: token·perToken + choice
 }
 
-// route reads the inputs of a mixture.
+// route collects the inputs of a mixture from a stream.
 func (s *stream) route(m *mixture) (*routed, error) {
 	x, err := s.gather(m.op.Input("x"))
 	if err != nil {
@@ -51,10 +52,10 @@ func (s *stream) route(m *mixture) (*routed, error) {
 	return r, nil
 }
 
-// inputs are the rows of x that an expert gets.
+// inputs returns the rows of x that go to an expert.
 func (r *routed) inputs(expert int) dot.Matrix { return r.rowsOf(r.x, expert) }
 
-// rowsOf are the rows of a matrix, of as many rows as x, that belong to the tokens of an expert.
+// rowsOf returns the rows of m that belong to the tokens of an expert. m has a row for each row of x.
 func (r *routed) rowsOf(x dot.Matrix, expert int) dot.Matrix {
 	out := dot.Dense(make([]float32, len(r.tokens[expert])*x.Cols), len(r.tokens[expert]), x.Cols)
 	for i, at := range r.tokens[expert] {
@@ -63,7 +64,7 @@ func (r *routed) rowsOf(x dot.Matrix, expert int) dot.Matrix {
 	return out
 }
 
-// experts quantizes the weights of a mixture, expert by expert, and runs it.
+// experts quantizes the weights of a mixture, expert by expert, and runs the mixture for all windows.
 func (d *driver) experts(op *ir.Op) error {
 	m, err := d.mixtureOf(op)
 	if err != nil {
@@ -83,7 +84,7 @@ func (d *driver) experts(op *ir.Op) error {
 	return nil
 }
 
-// mixtureOf is an operation with its weights.
+// mixtureOf returns a mixture with its weights.
 func (d *driver) mixtureOf(op *ir.Op) (m *mixture, err error) {
 	m = &mixture{op: op}
 	for _, x := range []struct {
@@ -97,10 +98,10 @@ func (d *driver) mixtureOf(op *ir.Op) (m *mixture, err error) {
 	return m, nil
 }
 
-// weights are the three weights.
+// weights returns the weights gate, up and down.
 func (m *mixture) weights() [3]*weight { return [3]*weight{m.gate, m.up, m.down} }
 
-// sources are the three weights as a stream has them.
+// sources returns the rows of the three weights that a stream computes with.
 func (m *mixture) sources(quantized bool) (out [3]rows) {
 	for i, w := range m.weights() {
 		out[i] = w.given
@@ -111,7 +112,7 @@ func (m *mixture) sources(quantized bool) (out [3]rows) {
 	return out
 }
 
-// hidden is the input of an expert's down projection for the inputs x of the expert.
+// hidden returns the input of an expert's down projection, for the expert's inputs x.
 func (m *mixture) hidden(x dot.Matrix, expert int, from [3]rows) (dot.Matrix, error) {
 	gate, err := product(x, from[0], expert*m.gate.rows, m.gate.rows, serially)
 	if err != nil {
@@ -124,7 +125,7 @@ func (m *mixture) hidden(x dot.Matrix, expert int, from [3]rows) (dot.Matrix, er
 	return gate, eval.GateExperts(m.op, gate.Values, up.Values)
 }
 
-// runExperts runs a mixture for a stream, with rows of its three weights.
+// runExperts runs a mixture for one stream, with rows of its three weights.
 func (d *driver) runExperts(m *mixture, s *stream, from [3]rows) error {
 	r, err := s.route(m)
 	if err != nil {
@@ -166,15 +167,15 @@ func (d *driver) runExperts(m *mixture, s *stream, from [3]rows) error {
 	return nil
 }
 
-// sampledTokens bounds the tokens, evenly spaced over the text, that go through every expert whoever they were routed
-// to: what the down projection of an expert with few tokens is quantized for besides these.
+// sampledTokens is the number of tokens, evenly spaced over the text, that go through every expert. The down
+// projections of experts with few tokens of their own are quantized for these too.
 const sampledTokens = 128
 
-// solveExperts quantizes the weights of a mixture where the recipe says so and the directory does not have them.
+// solveExperts quantizes the weights of a mixture that the recipe names and that the directory lacks.
 //
-// An expert of K inputs is quantized for the tokens that are routed to it, and for the mean of all tokens, which counts
-// as much as K tokens: so experts that saw none, or fewer than there are directions of their inputs, are quantized for
-// the text as a whole.
+// An expert with K input columns is quantized for the tokens that are routed to it, and for the mean of all tokens,
+// which weighs as much as K tokens. So an expert with no tokens, or with fewer than columns, is quantized for the
+// text as a whole.
 func (d *driver) solveExperts(m *mixture) error {
 	open := [3]*stored{} // files that are being written
 	for i, w := range m.weights() {
@@ -223,8 +224,8 @@ func (d *driver) solveExperts(m *mixture) error {
 	return nil
 }
 
-// expertRows returns where the rows of an expert weight come from: another program, a method without a text, or a file
-// of the directory. A file that is not there yet is created, and returned for the rows to be written to.
+// expertRows returns the source of the rows of an expert's weight: another program, a method that needs no text, or a
+// file of the directory. It creates a missing file, and also returns it for the rows to be written.
 func (d *driver) expertRows(w *weight) (rows, *stored, error) {
 	if d.source != nil {
 		other, err := d.source.Rows(w.constant, passes.LinearWeight)
@@ -246,7 +247,7 @@ func (d *driver) expertRows(w *weight) (rows, *stored, error) {
 	return x.quantizedRows, x, nil
 }
 
-// solveExpert quantizes the weights of an expert that have a file in open.
+// solveExpert quantizes those weights of an expert whose files are open.
 func (m *mixture) solveExpert(e int, r *routed, all *quantize.Moments, open [3]*stored) error {
 	x := r.inputs(e)
 	var solver *quantize.Solver // of gate and up, whose inputs are the same
@@ -275,7 +276,7 @@ func (m *mixture) solveExpert(e int, r *routed, all *quantize.Moments, open [3]*
 	return nil
 }
 
-// follow has the solver of weight number i of an expert, whose inputs are x, follow what the checkpoint has.
+// follow is [follow] for the expert's weight number i, whose inputs are x.
 func (m *mixture) follow(s *quantize.Solver, e, i int, x dot.Matrix, r *routed) (err error) {
 	w := m.weights()[i]
 	if r.exact == nil || !w.calibrated() || !w.scheme.Method.Follows() || x.Rows <= w.cols {
@@ -294,7 +295,7 @@ func (m *mixture) follow(s *quantize.Solver, e, i int, x dot.Matrix, r *routed) 
 	return nil
 }
 
-// momentsOf are the moments of the inputs of weight number i of an expert.
+// momentsOf returns the moments of the inputs of the expert's weight number i.
 func (m *mixture) momentsOf(e, i int, x dot.Matrix, r *routed, all *quantize.Moments) (*quantize.Moments, error) {
 	if i < 2 {
 		moments := quantize.NewMoments(m.gate.cols)

@@ -5,12 +5,12 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// processBytes is what the process has before it calibrates: code, runtime, stacks.
+// processBytes is the memory of the process before it calibrates: code, runtime, stacks.
 const processBytes = 64 << 20
 
-// Memory estimates what [Run] takes for a text of so many tokens, held-out ones counted twice: at the linear where it
-// is most, the values of all windows that are alive, the linear's inputs and outputs, and the moments with what the
-// solver makes of them.
+// Memory estimates the bytes that [Run] needs for a text of tokens tokens, held-out ones counted twice. It is the
+// largest sum over the linears: the values of all windows that are alive, the linear's inputs and outputs, and the
+// moments with the solver's memory.
 func Memory(m *ir.Module, tokens int) int64 {
 	const float = 4
 	body := m.Entry.Body
@@ -41,8 +41,8 @@ func Memory(m *ir.Module, tokens int) int64 {
 	return processBytes + most
 }
 
-// DamageMemory estimates what [Damage] takes for a text of so many tokens: as if all variants were there from the first
-// weight on, which is twice what there is on average.
+// DamageMemory estimates the bytes that [Damage] needs for a text of tokens tokens. It counts all variants from the
+// first weight on, which is twice their mean number.
 func DamageMemory(m *ir.Module, tokens int, scheme func(name string, cols int) *quantize.Scheme) int64 {
 	variants := 1
 	for _, op := range m.Entry.Body.Ops {
@@ -62,7 +62,7 @@ func DamageMemory(m *ir.Module, tokens int, scheme func(name string, cols int) *
 	return Memory(m, variants*tokens)
 }
 
-// valueBytes is what a value takes for so many tokens: every dim that is no constant is the number of tokens.
+// valueBytes returns the bytes of a value for a number of tokens. A symbolic dim stands for that number.
 func valueBytes(v *ir.Value, tokens int) int64 {
 	n := int64(4)
 	if v.Type.Kind != ir.TensorKind {
@@ -75,7 +75,7 @@ func valueBytes(v *ir.Value, tokens int) int64 {
 	for _, d := range v.Type.Shape {
 		if c, ok := d.Const(); ok {
 			n *= c
-		} else if !symbolic { // a second one is that of a mask, which is of one call
+		} else if !symbolic { // a second symbolic dim is a mask's, which belongs to one call
 			n, symbolic = n*int64(tokens), true
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// eachFunc calls a function for every number below n, on some workers, and returns when all calls have.
+// eachFunc calls f for every number below n, on several workers, and returns when all calls have returned.
 type eachFunc func(n int, f func(i int))
 
 // serially is an eachFunc of one worker.
@@ -38,8 +38,8 @@ func workers(count int) eachFunc {
 	}
 }
 
-// try is each for a function that can fail. It returns the error of the smallest number; after one, calls that have not
-// begun are left out.
+// try is each for a function that can fail. It returns the error of the smallest number. After an error it begins no
+// more calls.
 func (each eachFunc) try(n int, f func(i int) error) error {
 	errs := make([]error, n)
 	var failed atomic.Bool
@@ -59,9 +59,9 @@ func (each eachFunc) try(n int, f func(i int) error) error {
 	return nil
 }
 
-// constants are decoded constants that are no weights of linears. It is safe for concurrent use.
+// constants decodes the constants that are no weights of linears, and keeps them. It is safe for concurrent use.
 type constants struct {
-	source Source // has others than those of the module; nil: none
+	source Source // replaces constants of the module; nil: none
 	mu     sync.Mutex
 	values map[*ir.Constant]*eval.Tensor
 }

@@ -8,30 +8,30 @@ import (
 	"github.com/etc-ml/etc/ir/numeric/dot"
 )
 
-// Quality is how far the predictions of the quantized weights are from those of the checkpoint, over the tokens of the
-// held-out windows.
+// Quality compares the predictions of the quantized weights with those of the checkpoint, over the held-out windows.
 type Quality struct {
 	// Tokens is the number of predictions.
 	Tokens int `json:"tokens"`
-	// Mean, Median and P99 are those of the Kullback-Leibler divergence D(checkpoint ‖ quantized) in nats.
+	// Mean, Median and P99 (the 99th percentile) are of the Kullback-Leibler divergence D(checkpoint ‖ quantized), in
+	// nats.
 	Mean   float64 `json:"kl_mean"`
 	Median float64 `json:"kl_median"`
 	P99    float64 `json:"kl_p99"`
-	// Top1 is the share of predictions whose most likely token is the same.
+	// Top1 is the share of predictions for which both have the same most likely token.
 	Top1 float64 `json:"top1_agreement"`
 	// Perplexity is that of the quantized weights, Reference that of the checkpoint.
 	Perplexity float64 `json:"perplexity"`
 	Reference  float64 `json:"reference_perplexity"`
 }
 
-// scores are the figures of the predictions so far.
+// scores collects the figures of the predictions.
 type scores struct {
 	divergence []float64
 	same       int
-	loss       [2][]float64 // of the checkpoint and of the quantized weights
+	loss       [2][]float64 // by the checkpoint and by the quantized weights
 }
 
-// add counts the predictions of a call; next are the tokens that follow, as far as there are any.
+// add compares the predictions of a call. next are the tokens that follow its rows, as far as they are known.
 func (x *scores) add(given, quantized dot.Matrix, next []int, each eachFunc) {
 	figures := make([]figure, given.Rows)
 	each(given.Rows, func(t int) {
@@ -54,14 +54,15 @@ func (x *scores) add(given, quantized dot.Matrix, next []int, each eachFunc) {
 	}
 }
 
-// figure is what a prediction counts.
+// figure has the figures of one prediction.
 type figure struct {
 	divergence float64
 	same       bool
 	loss       [2]float64
 }
 
-// compare compares the logits p of the checkpoint with q of the quantized weights; token is the one that follows.
+// compare compares the logits p of the checkpoint with the logits q of the quantized weights. token is the one that
+// follows.
 func compare(p, q []float32, token int) (f figure) {
 	top := [2]int{}
 	var normalizer [2]float64 // logarithm of the sum of exponentials
@@ -88,7 +89,7 @@ func compare(p, q []float32, token int) (f figure) {
 	return f
 }
 
-// sum is the quality of all predictions.
+// sum returns the quality over all predictions.
 func (x *scores) sum() *Quality {
 	sorted := slices.Sorted(slices.Values(x.divergence))
 	n := len(sorted)

@@ -18,8 +18,8 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// store is the directory of quantized weights: a file for each, of codes, scales, biases, and the sums of squares that
-// its error is made of.
+// store is the directory of quantized weights. A file holds the codes, scales and biases of one weight, and the sums
+// of squares that its relative error is computed from.
 type store struct {
 	dir, identity string
 	mu            sync.Mutex
@@ -31,7 +31,7 @@ const (
 	partial      = ".partial"
 )
 
-// openStore opens or makes the directory. What is there of another identity goes.
+// openStore opens or creates the directory. It deletes files of another identity.
 func openStore(dir, identity string) (*store, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -66,11 +66,11 @@ type stored struct {
 	identity string
 	file     *os.File
 	mu       sync.Mutex
-	noise    float64 // squares of the changes
-	signal   float64 // and of the given values
+	noise    float64 // squares of the errors
+	signal   float64 // squares of the checkpoint's values
 }
 
-// outputs of a quantized weight, in their order in the file.
+// The outputs of a quantized weight, in their order in the file.
 const (
 	packedOutput = iota
 	scalesOutput
@@ -78,10 +78,10 @@ const (
 	outputs
 )
 
-// footer is the size of what stands behind the outputs: the sums of squares.
+// footer is the size of the sums of squares, which stand behind the outputs.
 const footer = 16
 
-// rowBytes is the size of a row of an output.
+// rowBytes returns the size of a row of an output.
 func (w *weight) rowBytes(output int) int64 {
 	if output == packedOutput {
 		return int64(4 * w.scheme.PackedCols(w.cols))
@@ -89,7 +89,7 @@ func (w *weight) rowBytes(output int) int64 {
 	return int64(2 * w.scheme.ParamCols(w.cols))
 }
 
-// offset is where an output begins.
+// offset returns the position of an output in the file.
 func (w *weight) offset(output int) int64 {
 	at := int64(0)
 	for i := range output {
@@ -103,7 +103,7 @@ func (s *store) path(name string) string {
 	return filepath.Join(s.dir, hex.EncodeToString(h[:12])+".weight")
 }
 
-// find opens a weight that is whole, nil where there is none.
+// find opens the file of a weight. It returns nil if there is no whole one.
 func (s *store) find(w *weight) (*stored, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,13 +128,13 @@ func (s *store) find(w *weight) (*stored, error) {
 	return x, nil
 }
 
-// create begins a weight.
+// create creates the file of a weight, under a temporary name.
 func (s *store) create(w *weight) (*stored, error) {
 	f, err := os.Create(s.path(w.constant.Name) + partial)
 	return &stored{weight: w, identity: s.identity, file: f}, err
 }
 
-// finish gives a weight that is whole its name.
+// finish gives the file of a whole weight its name.
 func (s *store) finish(x *stored) error {
 	var sums [footer]byte
 	binary.LittleEndian.PutUint64(sums[:], math.Float64bits(x.noise))
@@ -148,8 +148,8 @@ func (s *store) finish(x *stored) error {
 	return os.Rename(s.path(x.constant.Name)+partial, s.path(x.constant.Name))
 }
 
-// write stores rows from first on. The sums of squares are over blocks of rows in any order, and only for people: they
-// are rounded when they are shown.
+// write stores rows from first on. The sums of squares are over blocks of rows in any order; people alone read them,
+// rounded.
 func (x *stored) write(r *quantize.Result, first int, given dot.Matrix) error {
 	words := make([]byte, 4*len(r.Packed))
 	for i, word := range r.Packed {
@@ -181,7 +181,7 @@ func (x *stored) write(r *quantize.Result, first int, given dot.Matrix) error {
 	return nil
 }
 
-// quantizedRows reads rows as they are after quantization.
+// quantizedRows reads rows and dequantizes them.
 func (x *stored) quantizedRows(first, n int) (dot.Matrix, error) {
 	var raw [outputs][]byte
 	for i := range raw {
@@ -190,7 +190,7 @@ func (x *stored) quantizedRows(first, n int) (dot.Matrix, error) {
 			return dot.Matrix{}, fmt.Errorf("%s: %w", x.file.Name(), err)
 		}
 	}
-	// in bf16, affine: what solvers make
+	// Solvers make affine codes with scales in bf16.
 	r := quantize.Result{Rows: n, Cols: x.cols, Bits: x.scheme.Bits, GroupSize: x.scheme.StoredGroupSize(x.cols)}
 	r.Packed = make([]uint32, len(raw[packedOutput])/4)
 	for i := range r.Packed {
@@ -206,7 +206,7 @@ func (x *stored) quantizedRows(first, n int) (dot.Matrix, error) {
 	return dot.Dense(values, n, x.cols), r.Dequantize(values)
 }
 
-// part is an output of a quantized weight as data of a constant.
+// part is the data of a constant that lie in a file of the store: the codes, scales or biases of a weight.
 type part struct {
 	*stored
 	output int
@@ -226,8 +226,8 @@ func (x *stored) part(output int) ir.Data {
 func (p part) DType() ir.DType { return p.dtype }
 func (p part) Shape() []int64  { return p.shape }
 
-// Provenance names the source and the calibration, whose identity stands for the text, the method and the other
-// weights.
+// Provenance names the source and the calibration. The calibration's identity stands for the text, the method and the
+// other weights.
 func (p part) Provenance() string {
 	return fmt.Sprintf("calibrated(%s,%s,%d,%d,%s).%d", p.constant.Data.Provenance(), p.scheme.Method, p.scheme.Bits,
 		p.scheme.GroupSize, p.identity, p.output)

@@ -16,16 +16,16 @@ type call struct {
 	buffers map[*ir.Buffer]*eval.Tensor
 }
 
-// stream is the computation of a module over windows of tokens, each with state of its own. Windows that are longer
-// than the module's longest call are several calls.
+// stream computes a module over windows of tokens. Each window has its own state. A window that is longer than the
+// module's longest call takes several calls.
 type stream struct {
 	module  *ir.Module
 	windows [][]*call
-	// quantized says that the weights are the quantized ones.
+	// quantized says that the stream computes with the quantized weights.
 	quantized bool
 }
 
-// newStream makes a stream over windows, which are not empty.
+// newStream returns a stream over windows, none of them empty.
 func newStream(m *ir.Module, windows [][]int, quantized bool) *stream {
 	s := &stream{module: m, quantized: quantized}
 	_, most := m.Entry.Params[0].Type.Shape[1].Bounds()
@@ -49,10 +49,10 @@ func newStream(m *ir.Module, windows [][]int, quantized bool) *stream {
 	return s
 }
 
-// calls are all calls in their order.
+// calls returns the calls of all windows in order.
 func (s *stream) calls() []*call { return slices.Concat(s.windows...) }
 
-// gather joins the rows of a value of all calls: a matrix of the value's last dim.
+// gather returns the rows of a value from all calls as one matrix, whose columns are the value's last dim.
 func (s *stream) gather(v *ir.Value) (dot.Matrix, error) {
 	var m dot.Matrix
 	for _, c := range s.calls() {
@@ -67,7 +67,7 @@ func (s *stream) gather(v *ir.Value) (dot.Matrix, error) {
 	return m, nil
 }
 
-// scatter sets a value of all calls to its rows of m; like is the value whose leading dims the rows have.
+// scatter sets a value in all calls to the rows of m. The value gets the leading dims of like.
 func (s *stream) scatter(v, like *ir.Value, m dot.Matrix) {
 	at := 0
 	for _, c := range s.calls() {
@@ -79,7 +79,7 @@ func (s *stream) scatter(v, like *ir.Value, m dot.Matrix) {
 	}
 }
 
-// drop forgets values.
+// drop drops values from all calls.
 func (s *stream) drop(values []*ir.Value) {
 	for _, c := range s.calls() {
 		for _, v := range values {
@@ -88,7 +88,7 @@ func (s *stream) drop(values []*ir.Value) {
 	}
 }
 
-// run executes operations window by window, with the values that end at each of them.
+// run executes operations window by window, and drops values after their last use.
 func (s *stream) run(ops []*ir.Op, ends [][]*ir.Value, constants *constants, each eachFunc) error {
 	return each.try(len(s.windows), func(i int) error {
 		for _, c := range s.windows[i] {
@@ -105,7 +105,7 @@ func (s *stream) run(ops []*ir.Op, ends [][]*ir.Value, constants *constants, eac
 	})
 }
 
-// op executes an operation of a call.
+// op executes an operation of one call.
 func (s *stream) op(c *call, op *ir.Op, constants *constants) error {
 	if len(op.Regions) > 0 {
 		return fmt.Errorf("calibration cannot run the operation %s", op.Def.Name)
@@ -153,7 +153,7 @@ func (s *stream) op(c *call, op *ir.Op, constants *constants) error {
 	return err
 }
 
-// buffer is the content of a buffer, at first zeros.
+// buffer returns the content of a buffer. It is zeros at first.
 func (c *call) buffer(b *ir.Buffer) *eval.Tensor {
 	t := c.buffers[b]
 	if t == nil {

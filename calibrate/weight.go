@@ -9,16 +9,17 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// rows gives rows [first, first+n) of a matrix, or of a stack of matrices one below the other, in float32.
+// rows returns rows [first, first+n) of a matrix, or of a stack of matrices one below the other, in float32.
 type rows func(first, n int) (dot.Matrix, error)
 
-// weight is a matrix [rows, cols] of the checkpoint, or a stack of them, as a linear or an embedding uses it.
+// weight is a matrix [rows, cols] of the checkpoint, or a stack of such matrices, that a linear, a mixture or an
+// embedding uses.
 type weight struct {
 	constant *ir.Constant
-	stack    int // matrices
-	rows     int // of one
+	stack    int // the number of matrices
+	rows     int // of one matrix
 	cols     int
-	scheme   *quantize.Scheme // nil: it stays as it is
+	scheme   *quantize.Scheme // nil: the weight stays as it is
 }
 
 func newWeight(c *ir.Constant, scheme *quantize.Scheme) (*weight, error) {
@@ -59,11 +60,11 @@ func (w *weight) given(first, n int) (dot.Matrix, error) {
 	return dot.Dense(values, n, w.cols), nil
 }
 
-// weightRows is the number of rows of a weight that are read at a time. Rows do not depend on each other, so it is no
-// part of the result.
+// weightRows is the number of rows of a weight that are read at a time. Rows are independent, so the result does not
+// depend on it.
 const weightRows = 64
 
-// product is x·Wᵀ for rows [first, first+n) of a weight.
+// product returns x·Wᵀ for rows [first, first+n) of a weight W.
 func product(x dot.Matrix, w rows, first, n int, each eachFunc) (dot.Matrix, error) {
 	out := dot.Dense(make([]float32, x.Rows*n), x.Rows, n)
 	err := each.try((n+weightRows-1)/weightRows, func(b int) error {

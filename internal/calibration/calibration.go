@@ -31,31 +31,31 @@ import (
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
-// How a calibration text is cut. All of it is part of the result.
+// These say how a calibration text is cut. The result depends on them.
 const (
 	Window = 512 // tokens
-	// mostWindows bounds the windows; of a longer text they are spread evenly.
+	// mostWindows is the largest number of windows. Those of a longer text are spread evenly over it.
 	mostWindows = 96
-	// heldOutEvery is how many windows there are to one that is held out.
+	// Of every heldOutEvery windows one is held out.
 	heldOutEvery = 12
 	// Default is the name of the text in this program.
 	Default = "default"
 )
 
-// Text is a text to calibrate with, and what it made of a checkpoint.
+// Text is a text to calibrate with, and the results of calibrating a checkpoint with it.
 type Text struct {
-	// Name of the text.
+	// Name is the name of the text: a path, or [Default].
 	Name string
 
-	flag   string // that names the text
-	hash   string // of its bytes
+	flag   string // the flag that named the text, for errors
+	hash   string // SHA-256 of its bytes
 	text   []byte
 	result *calibrate.Result
 	dir    string
-	keep   bool // the directory stays when the export fails
+	keep   bool // Close leaves the directory if the export failed
 }
 
-// Record is what a file says of its calibration; nil for none.
+// Record returns what the build record says of the calibration; nil if c is.
 func (c *Text) Record() *record.Calibration {
 	if c == nil {
 		return nil
@@ -67,7 +67,7 @@ func (c *Text) Record() *record.Calibration {
 	return r
 }
 
-// Close removes what the calibration has left, but for an export to go on with. err is that of the export.
+// Close deletes the files of the calibration. If the export failed with err and can be resumed, it leaves them.
 func (c *Text) Close(err error) error {
 	if c == nil || c.dir == "" {
 		return err
@@ -81,7 +81,7 @@ func (c *Text) Close(err error) error {
 	return errors.Join(err, os.RemoveAll(c.dir))
 }
 
-// Read reads a text: that of a file, or [Default]. flag is what names it, as --calibrate.
+// Read reads a text: a file, or the built-in [Default]. flag is the flag that named it, as --calibrate.
 func Read(flag, name string) (*Text, error) {
 	c := &Text{flag: flag, Name: name, text: calibrate.Corpus()}
 	if name != Default {
@@ -96,7 +96,7 @@ func Read(flag, name string) (*Text, error) {
 	return c, nil
 }
 
-// Needed reports whether options ask for a method that chooses linear weights by a text.
+// Needed reports whether the recipe has a method that chooses linear weights by a text.
 func Needed(o *passes.Options) bool {
 	rules := o.Recipe.Rules
 	if o.Allocate != nil {
@@ -109,20 +109,22 @@ func Needed(o *passes.Options) bool {
 	})
 }
 
-// Options say how a text calibrates.
+// Options are the settings of a calibration.
 type Options struct {
-	// Dir is where results go as they come. Resume takes those from it that are there, and leaves it after an error.
+	// Dir is the directory that results go to as they come. With Resume, results that are there are used, and the
+	// directory stays after an error.
 	Dir    string
 	Resume bool
 	// Jobs is the number of workers; 0 is one for each CPU. The result does not depend on it.
 	Jobs int
-	// Fits refuses what would take too much memory, in bytes; nil for no limit.
+	// Fits, if not nil, returns an error for a need of memory, in bytes, that is too large.
 	Fits func(what string, need int64) error
-	// Log is told how far it is.
+	// Log is told of the progress.
 	Log func(format string, args ...any)
 }
 
-// Calibrate runs a checkpoint over the text, as its own module of short windows, and sets what passes need of it.
+// Calibrate runs a checkpoint over the text, as a module of its own with short windows, and sets the results in o for
+// the passes.
 func (c *Text) Calibrate(ctx context.Context, in *loaders.Checkpoint, o *passes.Options, x Options) error {
 	if in.Prequantized() {
 		return kind.Usagef("%s: %s holds weights that are quantized already, which calibration cannot run", c.flag,
@@ -136,7 +138,7 @@ func (c *Text) Calibrate(ctx context.Context, in *loaders.Checkpoint, o *passes.
 	return nil
 }
 
-// run is Calibrate, and gives the recipe that it chose.
+// run is Calibrate. It returns the recipe, with the bits chosen for a budget if there is one.
 func (c *Text) run(ctx context.Context, f Options, in *loaders.Checkpoint,
 	options passes.Options) (passes.Recipe, error) {
 	windows, held, err := c.windows(in)
@@ -192,14 +194,14 @@ func (c *Text) run(ctx context.Context, f Options, in *loaders.Checkpoint,
 	return recipe, err
 }
 
-// How much of the text tells the damage of quantization: so many windows, spread over it, and so many tokens of each.
-// They are part of the result.
+// The part of the text that damage is measured on: this many windows, spread over it, of this many tokens each. The
+// result depends on them.
 const (
 	damageWindows = 4
 	damageTokens  = 256
 )
 
-// damage measures what the predictions suffer when one weight alone is quantized.
+// damage returns the damage of each weight: see calibrate.Damage.
 func (c *Text) damage(ctx context.Context, f Options, in *loaders.Checkpoint, o passes.Options,
 	windows [][]int) (map[string]float64, error) {
 	m, err := in.Build(loaders.Options{MaxSeqLen: damageTokens})
@@ -233,10 +235,10 @@ func (c *Text) damage(ctx context.Context, f Options, in *loaders.Checkpoint, o 
 	return calibrate.Damage(ctx, m, calibrate.DamageOptions{Windows: text, Jobs: f.Jobs, Scheme: tried})
 }
 
-// News is how often a calibration tells how far it is.
+// News is the time between two reports of progress.
 const News = 10 * time.Second
 
-// identity stands for all that the quantized weights follow from.
+// identity returns the hash of everything that the quantized weights depend on.
 func (c *Text) identity(in *loaders.Checkpoint, r passes.Recipe) (string, error) {
 	properties, err := record.Identity(record.Record{Tool: version.Tool}, in)
 	if err != nil {
@@ -253,7 +255,7 @@ func (c *Text) identity(in *loaders.Checkpoint, r passes.Recipe) (string, error)
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// checkMemory refuses what is not to be taken of the memory for so many windows.
+// checkMemory returns an error if calibrating with this many windows needs more memory than Fits allows.
 func (f Options) checkMemory(m *ir.Module, windows int) error {
 	if f.Fits == nil {
 		return nil
@@ -261,7 +263,7 @@ func (f Options) checkMemory(m *ir.Module, windows int) error {
 	return f.Fits("calibration", calibrate.Memory(m, windows*Window))
 }
 
-// windows cuts the text into windows, and takes some out.
+// windows cuts the text into windows, and holds some out.
 func (c *Text) windows(in *loaders.Checkpoint) (windows, held [][]int, err error) {
 	if in.Model.Files.Tokenizer == nil {
 		return nil, nil, kind.Usagef("%s: %s has no %s to make tokens of the text with", c.flag, in.Model.Dir,
@@ -282,7 +284,7 @@ func (c *Text) windows(in *loaders.Checkpoint) (windows, held [][]int, err error
 	return windows, held, nil
 }
 
-// Divide cuts tokens into windows that begin with prefix, and takes some out.
+// Divide cuts tokens into windows that each begin with prefix, and holds some out.
 func Divide(ids, prefix []int) (windows, held [][]int) {
 	var all [][]int
 	for part := range slices.Chunk(ids, Window-len(prefix)) {
@@ -302,13 +304,13 @@ func Divide(ids, prefix []int) (windows, held [][]int) {
 	return windows, held
 }
 
-// document is a line of a calibration text in JSON: a text, or a conversation for the model's chat template.
+// document is a line of a calibration text in JSON: a text, or a conversation to be rendered by the chat template.
 type document struct {
 	Text     *string        `json:"text"`
 	Messages []chat.Message `json:"messages"`
 }
 
-// Tokens are those of the text: of its lines where it is JSON, else of all of it.
+// Tokens returns the tokens of the text: of each of its documents if it is JSON Lines, else of the whole.
 func (c *Text) Tokens(t *tokenizer.Tokenizer, in *loaders.Checkpoint) ([]int, error) {
 	if !utf8.Valid(c.text) {
 		return nil, kind.Invalidf("%s %s: not UTF-8 text", c.flag, c.Name)
@@ -345,7 +347,8 @@ func (c *Text) Tokens(t *tokenizer.Tokenizer, in *loaders.Checkpoint) ([]int, er
 	}
 }
 
-// conversations renders conversations by the checkpoint's chat template; without one, their contents are paragraphs.
+// conversations returns a function that renders conversations with the checkpoint's chat template. Without a
+// template, the messages become paragraphs.
 func conversations(in *loaders.Checkpoint) (func([]chat.Message) (string, error), error) {
 	if in.Model.ChatTemplate == "" {
 		return func(messages []chat.Message) (string, error) {
@@ -369,7 +372,7 @@ func conversations(in *loaders.Checkpoint) (func([]chat.Message) (string, error)
 	return func(messages []chat.Message) (string, error) { return t.RenderAt(now, messages, false, nil) }, nil
 }
 
-// Card is the quality of the result in words; "" where nothing was held out.
+// Card describes the quality of the result in a sentence; "" if nothing was held out.
 func (c *Text) Card() string {
 	if c == nil || c.result == nil || c.result.Quality == nil {
 		return ""
@@ -380,7 +383,7 @@ func (c *Text) Card() string {
 		count(q.Tokens, "token"), c.Name, q.Mean, q.Median, q.P99, 100*q.Top1, q.Perplexity, q.Reference)
 }
 
-// count is a number of things in words.
+// count writes a number of things in words.
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -388,7 +391,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Methods are the methods that need a text, by the names of --quant-method.
+// Methods has the methods that need a text, by their names in --quant-method.
 var Methods = map[string]quantize.Method{
 	"weighted": quantize.Weighted, "gptq": quantize.GPTQ, "learned": quantize.Learned, "auto": quantize.Learned,
 }

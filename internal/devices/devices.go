@@ -18,18 +18,18 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// GPUs are the engines of GPUs, which a machine may have, in the order in which auto tries them.
+// GPUs are the engines of GPUs, in the order in which auto tries them. A machine may lack them.
 var GPUs = []gpu.Engine{
 	{Device: "metal", Open: metal.Open, Tune: &tune.Options{}, SelfTest: &selftest.Options{}},
 	{Device: "cuda", Open: func() (device.Device, error) { return cuda.Open(cuda.Options{}) }, Tune: &tune.Options{},
 		SelfTest: &selftest.Options{}},
 }
 
-// Engines lists the engines that every machine has, the one that auto prefers first. Tests put others in.
+// Engines are the engines that every machine has; auto prefers the first. Tests replace them.
 var Engines = []engine.Engine{cpu.Engine{}, reference.Engine{}}
 
-// auto is the engine for the name auto: the first GPU that is available, else the first other engine. For precision
-// strict it is the reference engine, which alone supports it.
+// auto is the engine that the name auto selects: the first GPU that is available, else the first of Engines. For
+// precision strict it is the reference engine, the only one that supports it.
 type auto struct{ engine.Engine }
 
 func (a *auto) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
@@ -50,7 +50,7 @@ func (a *auto) Compile(m *ir.Module, o engine.Options) (engine.Executable, error
 	return a.Engine.Compile(m, o)
 }
 
-// Chosen gives the engine that auto stands for, without compiling anything, and every other engine as it is.
+// Chosen returns the engine that auto selects, without compiling anything. It returns every other engine unchanged.
 func Chosen(e engine.Engine, p eval.Precision) (engine.Engine, error) {
 	if _, ok := e.(*auto); !ok {
 		return e, nil
@@ -82,8 +82,8 @@ func Names() []string {
 	return names
 }
 
-// Find finds an engine by its name, or auto. Engines of GPUs that are not there are found too: compiling with them
-// gives [device.ErrUnavailable].
+// Find returns the engine with a name, or auto. It also returns engines of GPUs that the machine lacks: compiling
+// with them gives [device.ErrUnavailable].
 func Find(name string) (engine.Engine, error) {
 	if name == "auto" {
 		return &auto{Engines[0]}, nil
