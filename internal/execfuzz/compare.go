@@ -8,15 +8,15 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// answer is the result of the calls of a module: outputs and state, each with a name.
+// answer is the result of the calls of a module: its outputs and its state, each with a name.
 type answer struct {
 	names   []string
 	values  []eval.Value
 	refusal error
 }
 
-// differs says how two answers differ; "" where they do not. Floats may differ by a share of the largest number of
-// their tensor.
+// differs describes how two answers differ; "" if they do not. Floats may differ by tolerance times the largest
+// number of their tensor.
 func differs(want, got *answer, tolerance float64) string {
 	if len(want.values) != len(got.values) {
 		return fmt.Sprintf("%d values, want %d", len(got.values), len(want.values))
@@ -67,6 +67,6 @@ func valueDiffers(want, got eval.Value, tolerance float64) string {
 	return ""
 }
 
-// huge numbers are compared with themselves, not with the largest number of their tensor: beside 1e30, everything else
-// of a tensor would be equal.
+// huge is the magnitude from which on numbers must be nearly equal themselves. Beside 1e30, a tolerance relative to
+// the largest number would accept anything.
 const huge = 1e30

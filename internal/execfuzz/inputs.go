@@ -8,14 +8,15 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// maxTensor bounds the elements of a tensor of mutants that are executed: larger ones show nothing more, and take long.
+// maxTensor is the largest number of elements of a tensor in a mutant that is executed. Larger ones show nothing
+// more, and take long.
 const maxTensor = 1 << 18
 
-// maxRows bounds the symbolic dims of inputs.
+// maxRows is the largest size of a symbolic dim of an input.
 const maxRows = 6
 
-// tooLarge reports whether a tensor of the module is too large to be executed a million times. open says that sizes of
-// tensors depend on values that only a run tells.
+// tooLarge reports whether a tensor of the module is too large for a mutant that is executed. open says that sizes of
+// tensors depend on values that are known only when it runs.
 func tooLarge(m *ir.Module) (large, open bool) {
 	check := func(t ir.Type) {
 		n := int64(1)
@@ -62,8 +63,8 @@ func tooLarge(m *ir.Module) (large, open bool) {
 	return large, open
 }
 
-// inputs makes arguments for a module: symbols of equal names have equal sizes, ids are small, positions follow each
-// other more often than not, and now and then there is a number that nothing can mean.
+// inputs makes arguments for a module. Equal symbols have equal sizes, ids are small, positions mostly follow each
+// other, and a few numbers are wild: NaN, infinite or huge.
 func inputs(m *ir.Module, r *rand.Rand, call int, open bool) []eval.Value {
 	sizes := map[*ir.Symbol]int{}
 	wild := r.IntN(4) == 0
@@ -83,7 +84,7 @@ func inputs(m *ir.Module, r *rand.Rand, call int, open bool) []eval.Value {
 	return out
 }
 
-// size is the size of a dim.
+// size returns the size of a dim.
 func size(d *ir.Expr, sizes map[*ir.Symbol]int, r *rand.Rand) int {
 	if c, ok := d.Const(); ok {
 		return int(c)

@@ -11,7 +11,7 @@ import (
 	wire "github.com/etc-ml/etc/schema/program"
 )
 
-// Corpus is seeds with what their mutants take from each other.
+// Corpus is a set of seeds. A mutant of one may take parts from the others.
 type Corpus struct {
 	seeds []Seed
 	nodes []*mlxgraph.OpNodeT
@@ -43,13 +43,13 @@ func NewCorpus(seeds []Seed) (*Corpus, error) {
 	return c, nil
 }
 
-// Len is the number of seeds.
+// Len returns the number of seeds.
 func (c *Corpus) Len() int { return len(c.seeds) }
 
-// Seed is seed number i.
+// Seed returns seed number i.
 func (c *Corpus) Seed(i int) Seed { return c.seeds[i] }
 
-// Mutant makes a file of seed number i; an error says what the wire cannot hold.
+// Mutant returns a mutated copy of seed number i. It returns an error if the result cannot be encoded.
 func (c *Corpus) Mutant(i int, r *rand.Rand) ([]byte, error) {
 	p, err := containertest.TakeApart(c.seeds[i].Name, c.seeds[i].Bytes)
 	if err != nil {
@@ -95,7 +95,7 @@ func (m *mutation) change() {
 	}
 }
 
-// knob is a part of a node that can be set, with what it means.
+// knob is a field of a node that can be set, and its meaning.
 type knob struct {
 	reflect.Value
 	kind knobKind
@@ -113,7 +113,7 @@ const (
 	list
 )
 
-// knobs collects what can be set in a node.
+// knobs collects the fields of a node that can be set.
 func knobs(v reflect.Value, name string, out *[]knob) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -158,7 +158,7 @@ func knobs(v reflect.Value, name string, out *[]knob) {
 	}
 }
 
-// field changes a field of a node to something that it could be.
+// field changes a field of a node to another plausible value.
 func (m *mutation) field() {
 	in := m.instruction()
 	if in == nil {
@@ -171,7 +171,7 @@ func (m *mutation) field() {
 	}
 }
 
-// scalarTypes are ExecuTorch's numbers of the types that MLX has.
+// scalarTypes are ExecuTorch's numbers of the dtypes that MLX has.
 var scalarTypes = []int64{0, 1, 2, 3, 4, 5, 6, 11, 15, 28}
 
 func (m *mutation) turn(k knob) {
@@ -252,7 +252,7 @@ func (m *mutation) changeList(v reflect.Value) {
 	}
 }
 
-// dim changes a dim wherever it stands, in the graph and in the program, or in one place.
+// dim changes a dim everywhere in the graph and in the program, or in one place only.
 func (m *mutation) dim() {
 	var dims []*mlxgraph.ShapeDimT
 	for _, t := range m.graph.TensorMeta {
@@ -288,7 +288,7 @@ func (m *mutation) dim() {
 	}
 }
 
-// dtype changes a dtype wherever it stands.
+// dtype changes a dtype everywhere.
 func (m *mutation) dtype() {
 	if len(m.graph.TensorMeta) == 0 {
 		return
@@ -312,7 +312,7 @@ func (m *mutation) dtype() {
 	}
 }
 
-// chainOf is a chain that is not empty, nil where there is none.
+// chainOf returns a chain that is not empty, or nil if there is none.
 func (m *mutation) chainOf() *mlxgraph.InstructionChainT {
 	var some []*mlxgraph.InstructionChainT
 	for _, c := range m.graph.InstructionChains {
@@ -334,7 +334,7 @@ func (m *mutation) instruction() *mlxgraph.InstructionT {
 	return c.Instructions[m.IntN(len(c.Instructions))]
 }
 
-// fields lists the fields of a node, as text. Two nodes with equal fields can replace each other.
+// fields returns the names and types of a node's fields as text. Two nodes with equal texts can replace each other.
 func fields(n *mlxgraph.OpNodeT) string {
 	t, out := reflect.TypeOf(n.Value).Elem(), ""
 	for i := range t.NumField() {
@@ -343,7 +343,7 @@ func fields(n *mlxgraph.OpNodeT) string {
 	return out
 }
 
-// replaceNode makes a node one of another kind, with the same operands.
+// replaceNode changes the kind of a node and leaves its operands.
 func (m *mutation) replaceNode() {
 	in := m.instruction()
 	if in == nil {
@@ -359,7 +359,7 @@ func (m *mutation) replaceNode() {
 	in.Op = &mlxgraph.OpNodeT{Type: other.Type, Value: value.Interface()}
 }
 
-// copyNode repeats a node, whose results then go to a slot of their own or to the same.
+// copyNode repeats a node. The copy writes to the same slot, or to one of its own.
 func (m *mutation) copyNode() {
 	c := m.chainOf()
 	if c == nil {
@@ -370,7 +370,7 @@ func (m *mutation) copyNode() {
 	m.retarget(in)
 }
 
-// retarget has a node write, now and then, to a new slot.
+// retarget sometimes makes a node write to a new slot.
 func (m *mutation) retarget(in *mlxgraph.InstructionT) {
 	if m.IntN(2) == 0 {
 		return
@@ -383,7 +383,7 @@ func (m *mutation) retarget(in *mlxgraph.InstructionT) {
 	}
 }
 
-// insertNode puts a node of another file between those of this one; it reads and writes slots of this one.
+// insertNode inserts a node of another file. It reads and writes slots of this one.
 func (m *mutation) insertNode() {
 	c := m.chainOf()
 	if c == nil {
@@ -417,7 +417,7 @@ func (m *mutation) moveNode() {
 	}
 }
 
-// makeIf puts some nodes into an arm of a new If; the other arm is empty, or has some of them.
+// makeIf moves some nodes into an arm of a new If. The other arm is empty, or has some of them too.
 func (m *mutation) makeIf() {
 	c := m.chainOf()
 	if c == nil || len(m.graph.InstructionChains) > 8 {
@@ -448,7 +448,7 @@ func (m *mutation) makeIf() {
 	c.Instructions = append(append(slices.Clone(c.Instructions[:i]), in), c.Instructions[i+n:]...)
 }
 
-// output has an output come from another slot.
+// output takes an output from another slot.
 func (m *mutation) output() {
 	if len(m.graph.OutputMap) == 0 {
 		return
@@ -456,7 +456,7 @@ func (m *mutation) output() {
 	m.graph.OutputMap[m.IntN(len(m.graph.OutputMap))].Idx = uint32(m.IntN(max(m.slots(), 1)))
 }
 
-// anything changes any number of the graph's tables.
+// anything changes a random number in the graph's tables.
 func (m *mutation) anything() {
 	var all []knob
 	knobs(reflect.ValueOf(m.graph), "", &all)

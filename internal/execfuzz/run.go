@@ -60,10 +60,10 @@ var verdictNames = [verdicts]string{
 // String names the verdict.
 func (v Verdict) String() string { return verdictNames[v] }
 
-// Counts counts the mutants of each verdict.
+// Counts holds the number of mutants of each verdict.
 type Counts [verdicts]int
 
-// Executed is the number of mutants that ran on both engines.
+// Executed returns the number of mutants that ran on both engines.
 func (c Counts) Executed() int {
 	return c[Refused] + c[Equal] + c[Unstable] + c[Stricter] + c[Laxer] + c[Different] + c[Crashed]
 }
@@ -80,11 +80,11 @@ func (c Counts) String() string {
 // Runner compares an engine with the reference engine.
 type Runner struct {
 	Engine engine.Engine
-	// Calls is how often a mutant is called, on one state.
+	// Calls is the number of calls of a mutant on one state.
 	Calls int
-	// Sets is how many sets of inputs a mutant is called with, each on a new state; 0 means 1.
+	// Sets is the number of sets of inputs that a mutant is called with, each on a new state; 0 means 1.
 	Sets int
-	// Log, where it is set, is told of the module, its inputs and answers.
+	// Log, if not nil, is told of the module, its inputs and its answers.
 	Log func(format string, args ...any)
 }
 
@@ -101,10 +101,10 @@ var stricter = regexp.MustCompile(`cached_attention: (position -\d+ is negative|
 // token and an arm for many, which mean the same, and are one operation to a fast engine.
 var laxer = regexp.MustCompile(`\n\s*in .* = if\(`)
 
-// Tolerances of floats, as shares of the largest number of a tensor.
+// Tolerances of floats, relative to the largest number of a tensor.
 const (
 	toleranceFP32  = 1e-4
-	toleranceMixed = 2e-2 // state is rounded to bf16, on one side or the other of a half
+	toleranceMixed = 2e-2 // state is rounded to bf16; results on both sides of a tie differ by a step
 )
 
 // Outcome is the result of a mutant for one set of inputs. Its text says what is wrong.
@@ -113,8 +113,8 @@ type Outcome struct {
 	Text    string
 }
 
-// Execute runs a file on both engines, with inputs that r chooses, and gives the outcome of every set of inputs. A file
-// that is not executed has one outcome.
+// Execute runs a file on both engines, with inputs that r chooses, and returns an outcome for each set of inputs. A
+// file that is not executed has one outcome.
 func (x *Runner) Execute(data []byte, r *rand.Rand) []Outcome {
 	m, err := load(data)
 	var failure *fault.Error
@@ -192,7 +192,7 @@ func (c *comparison) compare(calls [][]eval.Value) (Verdict, string) {
 	if v != beyondRange {
 		return v, text
 	}
-	// Numbers without squares excuse nothing where inputs without such numbers give a difference too.
+	// Extreme numbers (see tame) excuse a difference only if it disappears without them.
 	tamed, changed := tame(calls)
 	if !changed {
 		return Unstable, text
@@ -214,7 +214,7 @@ func (c *comparison) judge(calls [][]eval.Value, want, got *answer) (Verdict, st
 	case got.refusal != nil:
 		text = "refused, where the reference engine answers: " + got.refusal.Error()
 	case want.refusal != nil:
-		// What nothing uses need not run, and so need not refuse.
+		// An engine need not run operations whose results nothing uses, so it need not refuse them.
 		if alive := withoutDead(c.module); alive != nil {
 			if again := runAll(reference.Engine{}, alive, c.options, calls); again.refusal == nil {
 				other := *c
@@ -242,12 +242,12 @@ func (c *comparison) judge(calls [][]eval.Value, want, got *answer) (Verdict, st
 	return Different, text
 }
 
-// smallestNormal is the smallest float32 with all of its digits. Those below are 0 to a processor that flushes them, as
-// most GPUs do, and to approximations of exp; that shows where a number is asked whether it is 0.
+// smallestNormal is the smallest normal float32. Most GPUs flush smaller numbers to 0, as approximations of exp do; a
+// comparison with 0 then differs.
 const smallestNormal = 0x1p-126
 
-// flushes reports whether every integer of the answer that differs is the one that the reference engine gives where
-// numbers below smallestNormal are 0, and nothing else differs.
+// flushes reports whether the answers differ only in integers, and all of these are what the reference engine gives
+// when it flushes subnormal numbers to 0.
 func (c *comparison) flushes(calls [][]eval.Value, want, got *answer) bool {
 	x, err := eval.NewMachine(c.module, c.options.Precision, nil)
 	if err != nil {
@@ -281,7 +281,7 @@ func (c *comparison) flushes(calls [][]eval.Value, want, got *answer) bool {
 	return want.refusal == nil && differs(either(want, again, got), got, c.tolerance) == ""
 }
 
-// either is the first of two answers, with integers of the second where a third has those.
+// either returns a with the integers of b wherever like has those of b.
 func either(a, b, like *answer) *answer {
 	out := &answer{}
 	for i, v := range a.values {
@@ -299,7 +299,7 @@ func either(a, b, like *answer) *answer {
 	return out
 }
 
-// fusionRemoves reports whether the reference engine gives the answer, too, of the fused module.
+// fusionRemoves reports whether the reference engine gives the answer got for the fused module.
 func (c *comparison) fusionRemoves(calls [][]eval.Value, got *answer) bool {
 	fused, err := fuse.Entries(c.module, passes.Control{})
 	if err != nil || len(fused) != 1 {
@@ -309,7 +309,7 @@ func (c *comparison) fusionRemoves(calls [][]eval.Value, got *answer) bool {
 	return again.refusal == nil && differs(again, got, c.tolerance) == ""
 }
 
-// tame gives inputs with small numbers in place of those that nothing can mean; changed is false where there were none.
+// tame replaces the extreme numbers of inputs by small ones. changed is false if there are none.
 func tame(calls [][]eval.Value) (tamed [][]eval.Value, changed bool) {
 	for _, in := range calls {
 		in = copies(in)
@@ -328,10 +328,10 @@ func tame(calls [][]eval.Value) (tamed [][]eval.Value, changed bool) {
 	return tamed, changed
 }
 
-// largestTame is a number that inputs other than wild ones hardly reach: see tensor.
+// largestTame is the magnitude above which a number counts as extreme. Other inputs hardly reach it: see tensor.
 const largestTame = 1000
 
-// withoutDead is the module without operations that nothing uses; nil where that cannot be made.
+// withoutDead returns the module without operations whose results nothing uses, or nil if it cannot be made.
 func withoutDead(m *ir.Module) *ir.Module {
 	alive := m.Clone()
 	if err := passes.EliminateDead(alive); err != nil {
@@ -353,7 +353,7 @@ func load(data []byte) (m *ir.Module, err error) {
 	return p.Module("forward")
 }
 
-// rowsOf is how many positions a call takes.
+// rowsOf returns the number of positions of a call.
 func rowsOf(m *ir.Module, in []eval.Value) int {
 	for _, v := range slices.Backward(in) {
 		if v.Tensor != nil && len(v.Tensor.Shape) == 1 {
@@ -363,7 +363,7 @@ func rowsOf(m *ir.Module, in []eval.Value) int {
 	return 1
 }
 
-// compiled is a module on an engine, or why the engine refuses it.
+// compiled is a module compiled on an engine, or the engine's error.
 type compiled struct {
 	exe     engine.Executable
 	refusal error
@@ -376,7 +376,7 @@ func compile(e engine.Engine, m *ir.Module, o engine.Options) *compiled {
 
 func (c *compiled) close() {
 	if c.refusal == nil {
-		_ = c.exe.Close() // what it gave is there
+		_ = c.exe.Close() // its results have been copied
 	}
 }
 
@@ -387,7 +387,7 @@ func runAll(e engine.Engine, m *ir.Module, o engine.Options, calls [][]eval.Valu
 	return c.call(calls)
 }
 
-// call makes the calls on one state and gives outputs and state, up to the first refusal.
+// call makes the calls on one state and returns outputs and state, up to the first error.
 func (c *compiled) call(calls [][]eval.Value) *answer {
 	a := &answer{refusal: c.refusal}
 	if a.refusal != nil {
@@ -400,7 +400,7 @@ func (c *compiled) call(calls [][]eval.Value) *answer {
 		a.refusal = err
 		return a
 	}
-	defer x.Close() //nolint:errcheck // what it gave is there
+	defer x.Close() //nolint:errcheck // its results have been copied
 	for i, in := range calls {
 		out, err := x.Run(ctx, copies(in))
 		if err != nil {
@@ -424,7 +424,7 @@ func (c *compiled) call(calls [][]eval.Value) *answer {
 	return a
 }
 
-// copies are inputs that nobody else has: a call must not change them.
+// copies returns copies of inputs, to see whether a call changes them.
 func copies(in []eval.Value) []eval.Value {
 	out := slices.Clone(in)
 	for i, v := range in {
@@ -464,11 +464,11 @@ func drawsUnseeded(m *ir.Module) bool {
 	return found
 }
 
-// largestSquared is a number whose square, times some rows, is no float32: sums of squares in float32 and in float64
-// part.
+// largestSquared bounds numbers whose squares float32 can sum. Beyond it, sums of squares in float32 and in float64
+// differ.
 const largestSquared = 1e17
 
-// leavesRange reports whether the reference engine meets larger numbers.
+// leavesRange reports whether the reference engine computes numbers above largestSquared.
 func leavesRange(m *ir.Module, o engine.Options, calls [][]eval.Value) (beyond bool) {
 	x, err := eval.NewMachine(m, o.Precision, nil)
 	if err != nil {
@@ -524,7 +524,7 @@ func perturb(v []float32, r *rand.Rand) {
 	}
 }
 
-// perturbConstants changes the float constants of a module until it is called back.
+// perturbConstants changes the float constants of a module in the seventh digit, until restore is called.
 func perturbConstants(m *ir.Module, r *rand.Rand) (restore func()) {
 	kept := map[*ir.Constant]ir.Data{}
 	for _, c := range m.Constants {

@@ -13,13 +13,13 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// Answerer answers one request after the other, each as the only sequence of calls that many could share. Its tokens
-// are those of a [session.Session] that draws with the runtime's own sampler, and it can draft.
+// Answerer answers one request after the other, each as the only sequence of shared calls. It gives the tokens that a
+// [session.Session] gives with the runtime's own sampler, and it can draft.
 type Answerer struct {
-	// Constraint holds the next answer to a form; nil: nothing does.
+	// Constraint restricts the tokens of the next answer; nil: nothing does.
 	Constraint batch.Constraint
 
-	model    *session.Model // what is known of the program; nothing of it runs
+	model    *session.Model // describes the program; it is not run
 	runner   *batch.Runner
 	position int
 
@@ -60,17 +60,17 @@ func OpenAnswerer(path string, m *ir.Module, e engine.Engine, o engine.Options, 
 		Vocab: limits.Vocab, Device: e.Name()}}, nil
 }
 
-// Model is what is known of the program. Nothing of it runs.
+// Model describes the program. It must not be run.
 func (a *Answerer) Model() *session.Model { return a.model }
 
-// Position is the number of tokens that were fed for the last answer.
+// Position returns the number of tokens that were fed for the last answer.
 func (a *Answerer) Position() int { return a.position }
 
 // Close frees the program.
 func (a *Answerer) Close() error { return a.runner.Close() }
 
-// Generate is [session.Session.Generate] from an empty context. What only a session has is not looked at:
-// Request.Force, FeedLast, Step and Logits, and Sampling.Mask, which Constraint stands for.
+// Generate is [session.Session.Generate] from an empty context. It ignores what only sessions have: Request.Force,
+// FeedLast, Step and Logits, and Sampling.Mask, in whose place there is Constraint.
 func (a *Answerer) Generate(ctx context.Context, r session.Request) (out session.Answer, err error) {
 	q := batch.Request{DraftLog: true, Prompt: r.Prompt, MaxTokens: r.MaxNewTokens, Stop: r.Stop,
 		Constraint: a.Constraint, Logprobs: -1, Sampling: samplingOf(r.Sampling)}
@@ -81,7 +81,7 @@ func (a *Answerer) Generate(ctx context.Context, r session.Request) (out session
 	if err != nil {
 		return out, RequestError(err)
 	}
-	// The stream ends with the context; what it gave until then is part of the answer.
+	// The stream ends with the context. The tokens that it gave before belong to the answer.
 	end, err := stream.Read(context.WithoutCancel(ctx), func(t batch.Token) bool {
 		out.Tokens = append(out.Tokens, t.ID)
 		if r.Sampling.Logprobs {
@@ -98,24 +98,24 @@ func (a *Answerer) Generate(ctx context.Context, r session.Request) (out session
 	out.Drafts, out.Rounds = end.Drafts, end.Rounds
 	a.position = len(r.Prompt) + out.Decoded
 	if a.drafts.Add(end.Drafts); !a.suspected && a.drafting.Kind != speculate.None && a.drafts.Suspicious() {
-		a.suspected = true // behind the answer, so that the note does not stand in its middle
+		a.suspected = true // after the answer, so that the note does not interrupt it
 		a.drafting.Suspect(a.drafts)
 	}
 	return out, nil
 }
 
-// reasons are those of a session's answer.
+// reasons translates the reasons of package batch to those of package session.
 var reasons = map[batch.Reason]session.StopReason{batch.Stopped: session.StopEOS, batch.Length: session.StopLength,
 	batch.Cancelled: session.StopCancelled}
 
-// samplingOf are the parameters of a session in the words of package batch.
+// samplingOf translates sampling parameters of package session to those of package batch.
 func samplingOf(p session.Sampling) batch.Sampling {
 	return batch.Sampling{Temperature: p.Temperature, TopK: p.TopK, TopP: p.TopP, MinP: p.MinP, Seed: p.Seed,
 		Repeat: p.RepeatPenalty, RepeatLast: p.LastN, Presence: p.PresencePenalty, Frequency: p.FrequencyPenalty,
 		Bias: p.Bias}
 }
 
-// logprobsOf are the log-probabilities of a token in the words of package session.
+// logprobsOf translates log-probabilities of package batch to those of package session.
 func logprobsOf(t batch.Token) session.TokenLogprobs {
 	out := session.TokenLogprobs{Logprob: session.Logprob{Token: t.ID, Logprob: t.Logprob}}
 	for _, v := range t.Top {

@@ -13,19 +13,19 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// Drafts is what is asked for of drafts, in the words of --speculate. The zero value asks for none.
+// Drafts is the value of --speculate. The zero value asks for no drafts.
 type Drafts struct {
-	text  string // as it was given
+	text  string // the value as it was given
 	kind  string // auto, off, mtp, assistant or ngram
 	most  int
 	fixed bool
 }
 
-// mostDrafts is the most drafts of a round where their number is not fixed. More are rarely right.
+// mostDrafts is the largest number of drafts of a round if the user fixes none. Later drafts are rarely right.
 const mostDrafts = 4
 
-// ParseDrafts reads off, or auto, mtp, assistant or ngram with :K behind it or not; "" is off. The error does not say
-// where the text stood.
+// ParseDrafts parses off, auto, mtp, assistant or ngram; all but off may have a number of drafts, as in mtp:1. "" is
+// off. The error does not name the flag.
 func ParseDrafts(text string) (d Drafts, err error) {
 	var count string
 	d.text, d.most = text, mostDrafts
@@ -47,20 +47,21 @@ func ParseDrafts(text string) (d Drafts, err error) {
 // Asked reports whether drafts are asked for.
 func (d Drafts) Asked() bool { return d.kind != "" && d.kind != "off" }
 
-// Drafting is what a program drafts.
+// Drafting says how a program drafts: what [Drafts] asks for, as far as the program can do it.
 type Drafting struct {
 	batch.Drafting
-	// Told is told what people should know: that a program goes without drafts, or that drafts are never right; nil for
-	// nobody.
+	// Told, if not nil, is called with notes for the user: that a program runs without drafts, or that drafts are
+	// never right.
 	Told func(note string)
 
 	path        string
-	flag, asked string // what asked for it, and in which words
-	automatic   bool   // drafts are left away where they cannot be had
+	flag, asked string // the flag, and its value
+	automatic   bool   // run without drafts if they cannot be had
 }
 
-// In is what a program is to draft: auto is the draft of the file or, where it has none, the text. It is an error where
-// the program has not the draft that is asked for. flag is what asked, as --speculate; told is [Drafting.Told].
+// In returns how a program drafts. auto selects the draft of the file, or the text (n-grams) if the file has none.
+// The error says that the program lacks the draft. flag is the flag that asked, as --speculate; told is
+// [Drafting.Told].
 func (d Drafts) In(path string, p *program.Program, flag string, told func(note string)) (Drafting, error) {
 	if !d.Asked() {
 		return Drafting{}, nil
@@ -82,8 +83,8 @@ func (d Drafts) In(path string, p *program.Program, flag string, told func(note 
 	return out, nil
 }
 
-// On is what an executor drafts of it: all, or nothing where the executor runs one sequence at a time, which cannot
-// verify drafts. That is an error unless auto asked.
+// On returns the drafting of an executor. One that runs one sequence at a time cannot verify drafts: then auto turns
+// drafting off, and the others give an error.
 func (d Drafting) On(x batch.Executor) (batch.Drafting, error) {
 	l := x.Limits()
 	if d.Most == 0 || !l.OneByOne {
@@ -97,7 +98,7 @@ func (d Drafting) On(x batch.Executor) (batch.Drafting, error) {
 	return batch.Drafting{}, nil
 }
 
-// Suspect is [batch.Options.Suspect].
+// Suspect implements [batch.Options.Suspect].
 func (d Drafting) Suspect(t speculate.Totals) {
 	d.tell("%s: %d of %d drafts were right; the draft may belong to another model", d.path, t.Accepted, t.Drafted)
 }
@@ -108,7 +109,7 @@ func (d Drafting) tell(format string, args ...any) {
 	}
 }
 
-// DraftOf is the kind of a program's draft, [speculate.None] where it has none.
+// DraftOf returns the kind of draft that a program has, or [speculate.None].
 func DraftOf(p *program.Program) (speculate.Kind, error) {
 	if !slices.Contains(p.Methods(), speculate.Method) {
 		return speculate.None, nil
@@ -120,7 +121,7 @@ func DraftOf(p *program.Program) (speculate.Kind, error) {
 	return speculate.KindOf(m.Entry), nil
 }
 
-// ModuleWith reads a program, with its draft where that is to draft.
+// ModuleWith reads a program, with its method that drafts if there is a draft.
 func ModuleWith(p *program.Program, draft speculate.Kind) (*ir.Module, error) {
 	if draft == speculate.None {
 		return p.Module("forward")

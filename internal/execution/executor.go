@@ -15,10 +15,10 @@ import (
 	"github.com/etc-ml/etc/runtime/session"
 )
 
-// NewExecutor compiles the program of a file for calls of many sequences as o asks or, where it cannot be made such a
-// program, for one sequence at a time, each with a state of so many bytes. A sampling head is taken off: the runtime
-// draws the same tokens from the logits, and can do more with them. check, where it is not nil, looks at a program of
-// one sequence at a time before it is used. The engine is not auto: see devices.Chosen.
+// NewExecutor compiles the program of a file for calls of many sequences. A program that cannot be made ragged runs
+// one sequence at a time instead, each with a state of state bytes. A sampling head is removed: the runtime draws the
+// same tokens from the logits, and supports more parameters. check, if not nil, checks a program of one sequence at a
+// time before it is used. The engine is not auto: see devices.Chosen.
 func NewExecutor(path string, m *ir.Module, e engine.Engine, o batch.RaggedOptions, state int64,
 	check func(m *ir.Module, model *session.Model) error) (batch.Executor, error) {
 	e, o.Storage = StorageOf(e)
@@ -30,7 +30,7 @@ func NewExecutor(path string, m *ir.Module, e engine.Engine, o batch.RaggedOptio
 	if err == nil {
 		return x, nil
 	}
-	m = m.Only(m.Entry) // drafts go with shared calls only
+	m = m.Only(m.Entry) // only shared calls have drafts
 	var single *batch.NotRaggedError
 	if refused := RefusedStorage(path, o.Storage, err); refused != nil {
 		return nil, refused
@@ -43,7 +43,7 @@ func NewExecutor(path string, m *ir.Module, e engine.Engine, o batch.RaggedOptio
 		return nil, LoadError(path, err)
 	}
 	if o.Engine.Deterministic {
-		model.MaxChunk = 1 // rows of the same call would depend on their number
+		model.MaxChunk = 1 // the result of a row would depend on the number of rows of its call
 	}
 	if check != nil {
 		if err := check(m, model); err != nil {
@@ -56,7 +56,7 @@ func NewExecutor(path string, m *ir.Module, e engine.Engine, o batch.RaggedOptio
 	return x, nil
 }
 
-// LoadError is an error of loading the program of a file: of the file, unless the device is not there.
+// LoadError gives an error of loading a program its kind: the file is invalid, unless the device is missing.
 func LoadError(path string, err error) error {
 	if refused := RefusedStorage(path, ragged.Storage{}, err); refused != nil {
 		return refused
@@ -67,7 +67,7 @@ func LoadError(path string, err error) error {
 	return kind.Invalidf("%s: %w", path, err)
 }
 
-// withoutHead takes the sampling head off a program, and says so in its constant method.
+// withoutHead removes the sampling head of a program, and says so in the constant method use_sampling.
 func withoutHead(m *ir.Module) (*ir.Module, error) {
 	stripped, err := fuse.StripSampler(m)
 	if err != nil || stripped == m {

@@ -14,10 +14,10 @@ import (
 	"github.com/etc-ml/etc/runtime/session"
 )
 
-// UsableMemory is the memory that a model can count on in bytes, 0 where that is not known. Tests set it.
+// UsableMemory returns the bytes of memory that a model may use, 0 if that is not known. Tests replace it.
 var UsableMemory = func() int64 { return host.ReadMemory().Usable() }
 
-// MemoryOf is the memory for a model in bytes, its device's or else the machine's, 0 where that is not known.
+// MemoryOf returns the bytes of memory that a model may use: its device's, or the machine's; 0 if that is not known.
 func MemoryOf(model *session.Model) int64 {
 	if n, ok := model.DeviceMemory(); ok {
 		return n
@@ -25,37 +25,38 @@ func MemoryOf(model *session.Model) int64 {
 	return UsableMemory()
 }
 
-// MemoryOn is the memory in bytes that programs have on an engine, 0 where that is not known, and the name of the
-// device where it is the device's own; "" for the machine's. The engine is not auto: see devices.Chosen.
+// MemoryOn returns the bytes of memory that programs may use on an engine, 0 if that is not known, and the device's
+// name if the memory is a device's own. The engine is not auto: see devices.Chosen.
 func MemoryOn(e engine.Engine) (bytes int64, device string) {
 	e, _ = StorageOf(e)
 	if d, ok := e.(engine.WithMemory); ok {
-		if bytes, err := d.DeviceMemory(); err == nil { // else compiling says what is wrong
+		if bytes, err := d.DeviceMemory(); err == nil { // on an error, compiling says what is wrong
 			return bytes, e.Name()
 		}
 	}
 	return UsableMemory(), ""
 }
 
-// Fit is a program that is to be run, for the question whether it fits in memory.
+// Fit describes a program, to ask whether it fits in memory.
 type Fit struct {
-	// File is the name for messages.
+	// File is the name of the program in errors.
 	File string
 	// Need is the memory that the program needs.
 	Need session.Memory
-	// Context is its positions; 0: the program has none to speak of.
+	// Context is the number of positions; 0 if the program has no caches.
 	Context int
-	// Sessions is how many states there are to be.
+	// Sessions is the number of states that run at a time.
 	Sessions int
-	// Taken is the memory of other models of the same command, in bytes.
+	// Taken is the number of bytes that other models of the same command use.
 	Taken int64
-	// Device is where the memory is, "" for the machine's.
+	// Device is the name of the device with the memory; "" is the machine.
 	Device string
-	// Advice says what would fit; "": [Fit.Check] finds out.
+	// Advice says in an error what would fit; if it is "", [Fit.Check] finds that out.
 	Advice string
 }
 
-// Check refuses what does not fit the available memory in bytes, 0 if that is not known, with what would.
+// Check returns an error, with what would fit, if the program does not fit in the available bytes of memory. 0
+// available bytes stand for not known, and fit anything.
 func (f Fit) Check(available int64) error {
 	left := available - f.Taken
 	if available == 0 || f.Need.Need(f.Sessions) <= left {
@@ -89,10 +90,10 @@ func (f Fit) Check(available int64) error {
 		f.File, size(f.Need.Weights), state, size(left), where, advice))
 }
 
-// Budget chooses the memory for the caches of so many answers at a time, in bytes: for each of them two states, one of
-// it and one of a prefix, and what a call keeps that verifies so many drafts of each, the states behind all of its rows
-// of what does not grow with the context. It is at most half of what the weights leave of the available memory in
-// bytes, 0 if that is not known, and at least two states, which must fit: f says whose memory it is.
+// Budget returns the bytes of memory for the caches of answers running at a time. Each gets two states, one for
+// itself and one for a cached prefix, and the recurrent states that a call keeps when it verifies drafts drafts. The
+// result is at most half of the available memory that the weights leave, and at least two states; if those do not
+// fit, it returns an error. 0 available bytes stand for not known.
 func (f Fit) Budget(answers, drafts int, available int64) (int64, error) {
 	f.Sessions = 2
 	state := max(f.Need.State, 1)
@@ -109,7 +110,8 @@ func (f Fit) Budget(answers, drafts int, available int64) (int64, error) {
 	return 2 * state, f.Check(available)
 }
 
-// NeedOf is what a module needs on an engine: the reference engine, which also has precision strict, decodes all of it.
+// NeedOf returns the memory that a module needs on an engine. The reference engine, which precision strict uses too,
+// decodes all weights to float32.
 func NeedOf(m *ir.Module, context int, e engine.Engine, p eval.Precision) session.Memory {
 	_, s := StorageOf(e)
 	if p == eval.Strict || e.Name() == (reference.Engine{}).Name() {
@@ -118,8 +120,8 @@ func NeedOf(m *ir.Module, context int, e engine.Engine, p eval.Precision) sessio
 	return withStorage(session.MeasureMemory(m, context, p), m, context, p, s)
 }
 
-// CheckMemory refuses a language model whose weights and sessions do not fit into the memory that it runs in, and names
-// a context that would fit. taken is the memory of the command's other models.
+// CheckMemory returns an error if a language model's weights and sessions do not fit in the memory of its engine. The
+// error names a context length that would fit. taken is the memory of the command's other models.
 func CheckMemory(file string, m *ir.Module, model *session.Model, e engine.Engine, p eval.Precision,
 	sessions int, taken int64) error {
 	f := Fit{File: file, Need: NeedOf(m, model.MaxSeqLen, e, p), Context: model.MaxSeqLen,

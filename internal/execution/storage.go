@@ -15,7 +15,7 @@ import (
 	"github.com/etc-ml/etc/runtime/single"
 )
 
-// StorageOf is the engine without the form of state, and that.
+// StorageOf splits an engine that [Storing] made into the engine and the form of its state.
 func StorageOf(e engine.Engine) (engine.Engine, ragged.Storage) {
 	if s, ok := e.(single.Engine); ok {
 		return s.Engine, s.Storage
@@ -23,8 +23,8 @@ func StorageOf(e engine.Engine) (engine.Engine, ragged.Storage) {
 	return e, ragged.Storage{}
 }
 
-// RefusedStorage is the error of a program that cannot have the form of state that was asked for; nil where err is
-// another.
+// RefusedStorage returns the error of a program that cannot store its state in the form that was asked for; nil if
+// err is another error.
 func RefusedStorage(path string, s ragged.Storage, err error) error {
 	var refused *single.RefusedError
 	var alone *batch.NotRaggedError
@@ -92,8 +92,7 @@ func FormOf(caches, cacheForm, state, stateForm string, p eval.Precision) (s rag
 	return s, nil
 }
 
-// Storing is an engine that keeps state in a form: e itself where that is the declared one. e is not auto: see
-// devices.Chosen.
+// Storing returns the engine with state in a form; e itself for the declared form. e is not auto: see devices.Chosen.
 func Storing(e engine.Engine, s ragged.Storage) engine.Engine {
 	if s == (ragged.Storage{}) {
 		return e

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Error is a fault that no input should be able to cause.
+// Error is a panic as an error: a fault that no input should be able to cause.
 type Error struct {
-	// During is what was going on, as "running forward"; "" where nobody said.
+	// During says what was being done, as "running forward"; "" if that is not known.
 	During string
 	// Value is the argument of panic.
 	Value any
-	// Stack is where, as the runtime prints it.
+	// Stack is the stack of the goroutine that panicked, as the runtime prints it.
 	Stack []byte
 }
 
@@ -28,7 +28,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap is the value of the panic, where that is an error.
+// Unwrap returns the value of the panic if that is an error.
 func (e *Error) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
@@ -50,14 +50,14 @@ func Of(during string, value any) *Error {
 	return &Error{during, value, debug.Stack()}
 }
 
-// Recover is for defer: it makes a panic the error of the function.
+// Recover turns a panic into the error of the function that defers it.
 func Recover(during string, err *error) {
 	if r := recover(); r != nil {
 		*err = Of(during, r)
 	}
 }
 
-// Readable lets the goroutine that calls it panic where it reads memory that a file no longer fills, in place of ending
-// the process. It holds for Go and for our assembly; not for what drivers and the kernel read for us, which give errors
-// of their own. Every goroutine that reads mapped files calls it.
+// Readable lets the calling goroutine panic, instead of ending the process, when it reads mapped memory that the file
+// no longer fills. That holds for reads by Go and by our assembly; drivers and the kernel return errors of their own.
+// Every goroutine that reads mapped files calls it.
 func Readable() { debug.SetPanicOnFault(true) }

@@ -25,7 +25,7 @@ func (g *Group) Go(f func()) {
 	})
 }
 
-// Wait waits for all of them, and panics with the [*Error] of the first that panicked.
+// Wait waits for all goroutines. It panics with the [*Error] of the first one that panicked.
 func (g *Group) Wait() {
 	g.wait.Wait()
 	if e := g.failure.Load(); e != nil {
@@ -33,7 +33,8 @@ func (g *Group) Wait() {
 	}
 }
 
-// Run calls f, of which a panic is an error of type [*Error]. It is for goroutines that live longer than one task.
+// Run calls f and returns its error, or a panic of f as an [*Error]. It is for goroutines that live longer than one
+// task.
 func Run(during string, f func() error) (err error) {
 	defer Recover(during, &err)
 	return f()

@@ -1,7 +1,7 @@
-// Package kind tells errors apart by what they are about: how something was asked for, what a file holds, or the memory
-// that is there. The command line makes exit codes of kinds, the library what errors.Is finds.
+// Package kind sorts errors by their cause: a wrong request, an invalid file, or too little memory. The command line
+// has an exit code for each kind, and users of the library find the kind with errors.Is.
 //
-// A kind changes no message: it stands around an error and says the same words.
+// A kind wraps an error and does not change its message.
 //
 // Package kind imports nothing of etc.
 package kind

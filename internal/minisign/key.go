@@ -13,14 +13,14 @@ import (
 	"golang.org/x/crypto/scrypt"
 )
 
-// PublicKey is a key to verify signatures with.
+// PublicKey verifies signatures.
 type PublicKey struct {
 	// ID identifies the key; signatures contain it.
 	ID  [8]byte
 	Key ed25519.PublicKey
 }
 
-// PrivateKey signs.
+// PrivateKey makes signatures.
 type PrivateKey struct {
 	ID  [8]byte
 	Key ed25519.PrivateKey
@@ -36,16 +36,16 @@ const (
 	untrusted = "untrusted comment: "
 	trusted   = "trusted comment: "
 
-	// maxText bounds keys and signatures: minisign allows comments of 8 KiB.
+	// maxText is the largest size of the text of a key or a signature: minisign allows comments of 8 KiB.
 	maxText = 64 << 10
 )
 
-// FormatError is text that is not a key or a signature.
+// FormatError says that a text is not a key or a signature.
 type FormatError struct{ Expected, Found string }
 
 func (e *FormatError) Error() string { return "expected " + e.Expected + ", found " + e.Found }
 
-// ErrPassword is a private key that the password does not open.
+// ErrPassword says that the password does not decrypt the private key.
 var ErrPassword = errors.New("the password is not that of the key, or the key is damaged")
 
 // lines splits a text into n lines. The last one may lack a newline.
@@ -110,15 +110,15 @@ func (k PublicKey) Text() []byte {
 		base64.StdEncoding.EncodeToString(append(raw, k.Key...)))
 }
 
-// Name is the key's ID as minisign writes it.
+// Name returns the key's ID as minisign writes it.
 func (k PublicKey) Name() string { return fmt.Sprintf("%016X", binary.LittleEndian.Uint64(k.ID[:])) }
 
-// Public is the key that checks what k signs.
+// Public returns the public key that verifies signatures of k.
 func (k PrivateKey) Public() PublicKey {
 	return PublicKey{k.ID, k.Key.Public().(ed25519.PublicKey)}
 }
 
-// Bytes of a private key behind the algorithms and the salt: limits, then what a password encrypts.
+// Sizes of the parts of a private key behind the algorithms and the salt: limits, then what a password encrypts.
 const (
 	saltSize   = 32
 	secretSize = 8 + ed25519.PrivateKeySize + blake2b.Size256
@@ -179,13 +179,13 @@ func ParsePrivateKey(text []byte, password func() ([]byte, error)) (PrivateKey, 
 	return k, nil
 }
 
-// keyChecksum is the checksum of the ID and the key that a secret begins with.
+// keyChecksum returns the checksum of the ID and the key, with which a secret begins.
 func keyChecksum(secret []byte) []byte {
 	sum := blake2b.Sum256(append([]byte(algorithm), secret[:8+ed25519.PrivateKeySize]...))
 	return sum[:]
 }
 
-// Bounds of what deriving a key may take: a little more than minisign's own keys.
+// Limits of the work to derive a key from a password: a little more than minisign's own keys need.
 const (
 	maxMemory     = 1 << 30
 	maxOperations = 1 << 27
@@ -195,7 +195,7 @@ const (
 func scryptParameters(operations, memory uint64) (n, r, p int, err error) {
 	r = 8
 	operations = max(operations, 32768)
-	var most uint64 // of n
+	var most uint64 // bounds n
 	if operations < memory/32 {
 		most, p = operations/(uint64(r)*4), 1
 	} else {

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/crypto/blake2b"
 )
 
-// ErrSignature is a signature that is not one of the message by the key.
+// ErrSignature says that a signature does not fit the message.
 var ErrSignature = errors.New("the signature is not of this text")
 
-// KeyError is a signature by another key.
+// KeyError says that another key made a signature.
 type KeyError struct{ Expected, Found PublicKey }
 
 func (e *KeyError) Error() string {
@@ -35,8 +35,8 @@ func (k PrivateKey) Sign(message []byte, untrustedComment, trustedComment string
 		trusted, trustedComment, encode(global)), nil
 }
 
-// Verify checks the text of a signature of a message and gives its trusted comment. The error is a
-// [*FormatError], a [*KeyError] or [ErrSignature].
+// Verify checks the text of a signature of a message and returns its trusted comment. The error is a [*FormatError],
+// a [*KeyError] or [ErrSignature].
 func (k PublicKey) Verify(message, signature []byte) (trustedComment string, err error) {
 	l, err := lines(signature, 4, "a signature")
 	if err != nil {

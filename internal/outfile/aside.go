@@ -7,12 +7,12 @@ import (
 	"os"
 )
 
-// OpenAside opens the unfinished file of an interrupted write, to continue it, or creates a new one with this mode. It
-// is opened for reading and writing. An existing file is used only if it is a regular file of this user without another
-// name. For links, devices, FIFOs and files of other users, which somebody may have put there so that they are
-// overwritten, it returns a [*TargetError].
+// OpenAside opens the unfinished file of an interrupted write, to continue it, or creates a new one with this mode,
+// for reading and writing. It uses an existing file only if that is a regular file of this user with no other name.
+// For links, devices, FIFOs and files of other users it returns a [*TargetError]: somebody may have put them there so
+// that etc overwrites another file.
 func OpenAside(path string, mode fs.FileMode) (File, error) {
-	for range 3 { // a name may go and come while it is looked at
+	for range 3 { // another process may create or remove the name meanwhile
 		file, err := current().OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, mode)
 		if !errors.Is(err, fs.ErrExist) {
 			return file, err
@@ -25,7 +25,7 @@ func OpenAside(path string, mode fs.FileMode) (File, error) {
 	return nil, &TargetError{path, "is made and removed by another process all the time"}
 }
 
-// OpenOwn opens a file that is there as [OpenAside] does, and makes none.
+// OpenOwn opens an existing file as [OpenAside] does. It creates none.
 func OpenOwn(path string) (File, error) {
 	before, err := os.Lstat(path)
 	if err != nil {
@@ -53,7 +53,7 @@ func OpenOwn(path string) (File, error) {
 	return file, nil
 }
 
-// CopyFile makes a copy of a file under a new name; a file of that name is an error.
+// CopyFile copies a file to a new name. It returns an error if there is a file of that name.
 func CopyFile(from, to string) (err error) {
 	in, err := os.Open(from)
 	if err != nil {

@@ -13,27 +13,26 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Options say what is to be written, and what must not be lost by it.
+// Options describe a file to be written, and which files it must not replace.
 type Options struct {
-	// Kind is the kind of file that is written. It replaces a file of the same kind or an empty one, but no other; ""
-	// replaces any.
+	// Kind is the kind of the file. The file replaces one of the same kind or an empty one, and no other. "" replaces
+	// any file.
 	Kind Kind
-	// Inputs are the names of files that the same command reads. A directory stands for the checkpoint's files in it.
-	// Names without a file are ignored.
+	// Inputs are the names of files that the same command reads; none of them is replaced. A directory stands for the
+	// checkpoint's files in it. Names without a file are ignored.
 	Inputs []string
-	// Private makes the file one that only its owner can read, as what holds a conversation is.
+	// Private makes the file readable for its owner only, as a file with a conversation should be.
 	Private bool
-	// Unsynced leaves it to the system when the file reaches the disk, for files that tell by themselves when they
-	// are damaged.
+	// Unsynced does not wait until the file is on the disk. It is for files that can tell when they are damaged.
 	Unsynced bool
-	// Log is told which file is replaced; nil for nobody.
+	// Log, if not nil, is told which file is replaced.
 	Log func(message string)
 }
 
-// TargetError is a name under which no file is written.
+// TargetError says why no file can be written under a name.
 type TargetError struct {
 	Path    string
-	Problem string // with what to do
+	Problem string // the reason, and what to do
 }
 
 func (e *TargetError) Error() string { return e.Path + ": " + e.Problem }
@@ -45,7 +44,7 @@ func Check(path string, o Options) error {
 	return err
 }
 
-// check returns the file that is to be replaced, or nil.
+// check is Check, and returns the file that would be replaced, or nil.
 func (o Options) check(path string) (fs.FileInfo, error) {
 	if path == "" {
 		return nil, &TargetError{`""`, "is no name of a file"}
@@ -85,7 +84,7 @@ func (o Options) check(path string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// irregular says why a name is not that of a file, "" where it is.
+// irregular says why a name cannot be written to as a file; "" if it can.
 func irregular(path string, info fs.FileInfo) string {
 	mode := info.Mode()
 	what := ""
@@ -113,7 +112,7 @@ func irregular(path string, info fs.FileInfo) string {
 	return fmt.Sprintf("is %s, expected the name of a file to write, or - for standard output", what)
 }
 
-// inputAt is the input that is a file, "" where none is.
+// inputAt returns the input that is this file, or "".
 func (o Options) inputAt(info fs.FileInfo) string {
 	for _, name := range o.Inputs {
 		in, err := os.Stat(name)
@@ -140,7 +139,7 @@ var checkpointNames = []string{"config.json", "generation_config.json", "tokeniz
 	"special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "chat_template.json",
 	"preprocessor_config.json", "processor_config.json", "vocab.json", "merges.txt"}
 
-// checkpointFiles are the files of a directory that belong to a checkpoint.
+// checkpointFiles returns the files of a directory that belong to a checkpoint.
 func checkpointFiles(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -158,7 +157,7 @@ func checkpointFiles(dir string) []string {
 	return out
 }
 
-// kindAt is the kind of a regular file.
+// kindAt returns the kind of a regular file.
 func kindAt(path string) (Kind, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|noFollow|noWait, 0)
 	if err != nil {

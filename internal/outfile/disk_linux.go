@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate sets the size of a file and takes the space for it, where the file system can.
+// allocate sets the size of a file, and reserves the space for it if the file system can.
 func allocate(file *os.File, size int64) error {
 	if size == 0 {
 		return nil
@@ -27,7 +27,7 @@ func ignoringEINTR(call func() error) error {
 	}
 }
 
-// syncData brings the bytes of a file to the disk, and of its metadata what reading them needs.
+// syncData brings the content of a file to the disk, and the metadata that reading it needs.
 func syncData(file *os.File) error {
 	return ignoringEINTR(func() error { return unix.Fdatasync(int(file.Fd())) })
 }

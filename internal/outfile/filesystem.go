@@ -28,11 +28,11 @@ type File interface {
 	Chmod(mode fs.FileMode) error
 	// Truncate sets the size in bytes.
 	Truncate(size int64) error
-	// Allocate sets the size in bytes and takes the space for it, where the file system can.
+	// Allocate sets the size in bytes, and reserves the space for it if the file system can.
 	Allocate(size int64) error
 	// Sync brings content and metadata to the disk.
 	Sync() error
-	// SyncData brings the content to the disk, and of the metadata what reading it needs.
+	// SyncData brings the content to the disk, and the metadata that reading it needs.
 	SyncData() error
 }
 
@@ -61,8 +61,8 @@ func init() { SetFileSystem(Disk()) }
 // Disk is the file system of the machine.
 func Disk() FileSystem { return disk{} }
 
-// SetFileSystem has all files written by another file system until restore is called. It is for tests of what
-// happens when writing fails.
+// SetFileSystem makes etc write all files with another file system until restore is called. Tests use it to let
+// writes fail.
 func SetFileSystem(f FileSystem) (restore func()) {
 	before := system.Swap(&f)
 	return func() { system.Store(before) }

@@ -22,7 +22,7 @@ const (
 	Other   Kind = "of a form that etc does not know"
 )
 
-// headBytes is how much of a file tells its kind.
+// headBytes is the number of bytes that [KindOf] needs.
 const headBytes = 4 << 10
 
 // SessionKey begins the names of a session's metadata in the header of a safetensors file.

@@ -8,14 +8,15 @@ import (
 	"path/filepath"
 )
 
-// ErrLocked is the error of a file that another process has locked.
+// ErrLocked says that another process has locked a file.
 var ErrLocked = errors.New("another process has it locked")
 
-// ErrReplaced is the error of a file that another process has renamed or removed while it was opened.
+// ErrReplaced says that another process renamed or removed a file while this one opened it.
 var ErrReplaced = errors.New("another process has just renamed or removed it")
 
-// OpenLocked opens a file as [OpenAside] does and locks it against other processes until it is closed. A file system
-// without locks locks nothing. The error is [ErrLocked] or [ErrReplaced] where another process is in the way.
+// OpenLocked opens a file as [OpenAside] does, and locks it against other processes until it is closed. On file
+// systems without locks it only opens the file. The error is [ErrLocked] or [ErrReplaced] if another process uses the
+// file.
 func OpenLocked(path string, mode fs.FileMode) (File, error) {
 	file, err := OpenAside(path, mode)
 	if err != nil {
@@ -36,11 +37,12 @@ func OpenLocked(path string, mode fs.FileMode) (File, error) {
 	return file, nil
 }
 
-// Lock keeps other processes from [Lock] of the same name until unlock is called. It does so by a hidden file beside
-// it, since the file itself is replaced when it is written. What a killed process leaves of it locks nothing.
+// Lock keeps other processes from locking the same name until unlock is called. It locks a hidden file beside the
+// named one, since that one is replaced when it is written. A hidden file that a killed process left behind locks
+// nothing.
 func Lock(path string) (unlock func() error, err error) {
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".lock")
-	for range 10 { // the one who had it removes it
+	for range 10 { // its last owner removes it
 		file, err := OpenLocked(name, 0o600)
 		if errors.Is(err, ErrReplaced) {
 			continue

@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// streams are the inherited ones by their number, one file for each: a second file would close it under the first.
+// streams holds a file for each inherited file descriptor. Closing a second file for one would close the descriptor
+// of the first.
 var streams = struct {
 	sync.Mutex
 	files map[uintptr]*os.File
@@ -24,9 +25,9 @@ func inherited(number uintptr, name string) *os.File {
 	return streams.files[number]
 }
 
-// Stream returns the stream that a name refers to, or nil where it is the name of a file: - and /dev/stdout are stdout,
-// /dev/stderr is stderr, /dev/fd/N and /proc/self/fd/N are the file that the process was started with under that
-// number, as shells do for >(command). The caller must not close it.
+// Stream returns the open stream that a name stands for, or nil for the name of a file: - and /dev/stdout stand for
+// stdout, /dev/stderr for stderr, /dev/fd/N and /proc/self/fd/N for the descriptor N that the process inherited, as
+// shells use for >(command). The caller must not close it.
 func Stream(path string, stdout, stderr io.Writer) io.Writer {
 	if path == "-" {
 		return stdout

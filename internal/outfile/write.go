@@ -12,10 +12,9 @@ import (
 	"unicode/utf8"
 )
 
-// Write writes a file under a name, of the bytes that write gives. They go to a file of another name beside it, which
-// is brought to the disk and renamed when it is whole. After an error of any kind, the place holds what it held, and
-// nothing is left beside it. What [Check] refuses is refused before write is called, and again before the file gets
-// its name.
+// Write writes a file; write gives its bytes. They go to a temporary file beside it, which is synced and then
+// renamed. After an error the old file, if there was one, is unchanged, and the temporary file is gone. Write refuses
+// what [Check] refuses, before it calls write and again before it renames.
 func Write(path string, o Options, write func(io.Writer) error) (err error) {
 	if _, err := o.check(path); err != nil {
 		return err
@@ -50,7 +49,7 @@ func Write(path string, o Options, write func(io.Writer) error) (err error) {
 	if err := file.Close(); err != nil {
 		return named("close", path, err)
 	}
-	old, err := o.check(path) // it may have come meanwhile
+	old, err := o.check(path) // another process may have created it meanwhile
 	if err != nil {
 		return err
 	}
@@ -61,10 +60,10 @@ func Write(path string, o Options, write func(io.Writer) error) (err error) {
 	return nil
 }
 
-// unfinished are the names of files that are being written.
+// unfinished has the names of temporary files that are being written.
 var unfinished sync.Map
 
-// RemoveUnfinished removes the files that [Write] has begun and not ended. It is for a process that ends at once.
+// RemoveUnfinished removes the temporary files of unfinished [Write] calls. It is for a process that ends at once.
 func RemoveUnfinished() {
 	unfinished.Range(func(name, _ any) bool {
 		current().Remove(name.(string)) //nolint:errcheck // the process ends
@@ -72,7 +71,7 @@ func RemoveUnfinished() {
 	})
 }
 
-// asideName is a name beside a file's that nobody can guess, for as long as the file is not whole.
+// asideName returns an unguessable name for a temporary file beside a file.
 func asideName(path string) string {
 	base := filepath.Base(path)
 	const most = 200 // bytes: with what is added, no more than file systems take
@@ -85,13 +84,12 @@ func asideName(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+base+"."+strings.ToLower(rand.Text())+".part")
 }
 
-// IsAside reports whether a name is one that [Write] gives files for as long as they are not whole. A process that was
-// killed leaves such a file.
+// IsAside reports whether a name is that of a temporary file of [Write]. A killed process leaves such a file behind.
 func IsAside(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.HasSuffix(name, ".part")
 }
 
-// writer writes to a file; its errors have the name that the file is to get.
+// writer writes to a file. Its errors name the file that the user asked for, not the temporary one.
 type writer struct {
 	file File
 	path string
@@ -105,7 +103,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	return n, named("write", w.path, err)
 }
 
-// named is an error of a file with the name that the user knows it by.
+// named returns an error with the name of the file that the user asked for.
 func named(operation, path string, err error) error {
 	if err == nil {
 		return nil

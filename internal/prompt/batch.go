@@ -5,8 +5,8 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 )
 
-// BatchDefaults are the parameters of requests that leave them open: those of the file's generation config. unused are
-// its keys that the program, whose calls have these limits, cannot do.
+// BatchDefaults returns the sampling parameters of requests that do not set them: those of the file's generation
+// config. unused are the keys that a program with these limits cannot apply.
 func (t *Text) BatchDefaults(limits batch.Limits) (out batch.Sampling, unused []string, err error) {
 	g := t.Sampling
 	out.TopP = 1

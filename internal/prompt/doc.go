@@ -1,12 +1,11 @@
-// Package prompt makes a model's prompt of a text or a conversation, and text of the model's tokens, by what a
-// program's file carries: its tokenizer, its chat template, the tokens that end an answer, and the defaults of
-// sampling.
+// Package prompt converts text and conversations to a model's tokens and back, with what a program's file holds for
+// that: the tokenizer, the chat template, the tokens that end an answer, and the sampling defaults.
 //
 // # Invariants
 //
-//   - What people write names no token that steers the model: in a conversation the names of special tokens are text. A
-//     raw prompt is parsed, because that is asked for.
-//   - Errors are of the kinds of internal/kind: what was asked for, or what the file holds.
+//   - Text that people write never becomes a control token: in a conversation the names of special tokens are plain
+//     text. A raw prompt is parsed, because the user asks for that.
+//   - Errors have the kinds of internal/kind: a wrong request, or an invalid file.
 //
-// The command line and the library stand on it. Package prompt must never import an engine or the command line.
+// The command line and the library use it. Package prompt must never import an engine or the command line.
 package prompt

@@ -16,12 +16,12 @@ import (
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
-// StopMethod is the constant method that gives the ids of the tokens that end an answer.
+// StopMethod is the constant method that lists the ids of the tokens that end an answer.
 const StopMethod = "get_eos_ids"
 
-// SetStopTokens sets the stop tokens of a module: those of generation_config.json and config.json, the
-// eos_token of tokenizer_config.json, and the token with which the chat template ends a turn, in this
-// order and each once. It lists them on log, and says there what the checkpoint lacks.
+// SetStopTokens sets the stop tokens of a module: those of generation_config.json and config.json, the eos_token of
+// tokenizer_config.json, and the token with which the chat template ends a turn, in this order and each once. It logs
+// them, and what the checkpoint lacks.
 func SetStopTokens(log func(text string), c *loaders.Checkpoint, m *ir.Module) error {
 	logf := func(format string, args ...any) { log(fmt.Sprintf(format, args...)) }
 	if c.Model.Files.Tokenizer == nil {
@@ -62,7 +62,7 @@ func SetStopTokens(log func(text string), c *loaders.Checkpoint, m *ir.Module) e
 	return nil
 }
 
-// unique drops what has come before.
+// unique returns ids without repetitions.
 func unique(ids []int) []int {
 	var out []int
 	for _, id := range ids {
@@ -73,7 +73,7 @@ func unique(ids []int) []int {
 	return out
 }
 
-// eosToken is the id of the special token eos_token.
+// eosToken returns the id of the special token eos_token.
 func eosToken(tokens *template.Dict, t *tokenizer.Tokenizer) (id int, ok bool) {
 	if tokens == nil {
 		return 0, false
@@ -86,7 +86,7 @@ func eosToken(tokens *template.Dict, t *tokenizer.Tokenizer) (id int, ok bool) {
 	return 0, false
 }
 
-// SpecialTokens are a checkpoint's special tokens that templates know by name.
+// SpecialTokens returns a checkpoint's special tokens, which templates refer to by name.
 func SpecialTokens(c *loaders.Checkpoint) (*template.Dict, error) {
 	if c.Model.Files.TokenizerConfig == nil {
 		return &template.Dict{}, nil
@@ -99,7 +99,7 @@ func SpecialTokens(c *loaders.Checkpoint) (*template.Dict, error) {
 	return config.Tokens, nil
 }
 
-// turnEnd finds the special token that a template writes after an answer; ok is false where there is none.
+// turnEnd returns the special token that a template writes after an answer; ok is false if there is none.
 func turnEnd(source string, tokens *template.Dict, t *tokenizer.Tokenizer) (id int, ok bool, err error) {
 	parsed, err := template.Parse(huggingface.ChatTemplateFile, source)
 	if err != nil {
@@ -108,7 +108,7 @@ func turnEnd(source string, tokens *template.Dict, t *tokenizer.Tokenizer) (id i
 	return (&Template{Parsed: parsed, Tokens: tokens}).turnEnd(t)
 }
 
-// turnEnd finds the special token that the template writes after an answer; ok is false where there is none.
+// turnEnd returns the special token that the template writes after an answer; ok is false if there is none.
 func (c *Template) turnEnd(t *tokenizer.Tokenizer) (id int, ok bool, err error) {
 	const answer = "This-is-the-answer" // no template has it, and trimming it changes nothing
 	epoch := func() time.Time { return time.Unix(0, 0).UTC() }
@@ -128,7 +128,7 @@ func (c *Template) turnEnd(t *tokenizer.Tokenizer) (id int, ok bool, err error) 
 	return next[0], true, nil
 }
 
-// setStopMethod makes get_eos_ids give ids; without any there is no such method.
+// setStopMethod makes get_eos_ids return ids. Without ids it removes the method.
 func setStopMethod(m *ir.Module, ids []int) {
 	method := ir.Method{Name: StopMethod}
 	for _, id := range ids {
@@ -145,7 +145,7 @@ func setStopMethod(m *ir.Module, ids []int) {
 	}
 }
 
-// tokenNames lists ids for people, with their names where there is a tokenizer.
+// tokenNames writes ids for people, with their names if there is a tokenizer.
 func tokenNames(t *tokenizer.Tokenizer, ids []int) string {
 	if len(ids) == 0 {
 		return "none"

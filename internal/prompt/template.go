@@ -15,16 +15,16 @@ import (
 
 // Template turns a conversation into a prompt.
 type Template struct {
-	// Parsed is the template, and Source its text, or that of the configuration that it is a part of.
+	// Parsed is the parsed template. Source is its text, or the text of the configuration that contains it.
 	Parsed *template.Template
 	Source string
-	// Tokens are the special tokens, which templates know by name.
+	// Tokens are the special tokens, which templates refer to by name.
 	Tokens *template.Dict
-	// Arguments are further variables; nil for none.
+	// Arguments are further variables of the template; nil for none.
 	Arguments *template.Dict
 }
 
-// OpenTemplate parses the chat template of a program's file; nil where it has none.
+// OpenTemplate parses the chat template of a program's file. It returns nil if the file has none.
 func OpenTemplate(f *container.File) (*Template, error) {
 	t, err := TemplateOf(f)
 	if err != nil {
@@ -36,10 +36,10 @@ func OpenTemplate(f *container.File) (*Template, error) {
 	return t, nil
 }
 
-// UseTemplate parses a template that replaces the file's own. It knows the file's special tokens. name is its name in
-// errors.
+// UseTemplate parses a template to be used in place of the file's own, with the file's special tokens. name is the
+// template's name in errors.
 func UseTemplate(f *container.File, name, source string) (*Template, error) {
-	t, _ := TemplateOf(f) // what is wrong with its template does not matter here
+	t, _ := TemplateOf(f) // an error in the file's own template does not matter here
 	if t == nil {
 		t = &Template{}
 	}
@@ -51,7 +51,7 @@ func UseTemplate(f *container.File, name, source string) (*Template, error) {
 	return t, nil
 }
 
-// TemplateOf reads the chat template that a file carries, where it carries one, and its special tokens.
+// TemplateOf reads the chat template of a file, if it has one, and the file's special tokens.
 func TemplateOf(f *container.File) (*Template, error) {
 	config := &template.Config{Tokens: &template.Dict{}}
 	if data, ok := f.Lookup(KeyTokenizerConfig); ok {
@@ -73,14 +73,14 @@ func TemplateOf(f *container.File) (*Template, error) {
 	return t, err
 }
 
-// ParseTemplate parses the text of a template; name is what errors call it.
+// ParseTemplate parses the text of a template. name is its name in errors.
 func ParseTemplate(name, source string) (*template.Template, error) {
 	t, err := template.Parse(name, source)
 	return t, kind.Of(kind.ErrInvalid, err)
 }
 
-// Clock is the time for templates that ask for it: the seconds of SOURCE_DATE_EPOCH in UTC, where that is set, or the
-// clock.
+// Clock returns the clock of templates that ask for the time: the seconds of SOURCE_DATE_EPOCH in UTC if that is set,
+// else the system's.
 func Clock() (func() time.Time, error) {
 	epoch := os.Getenv("SOURCE_DATE_EPOCH")
 	if epoch == "" {
@@ -93,7 +93,7 @@ func Clock() (func() time.Time, error) {
 	return func() time.Time { return time.Unix(seconds, 0).UTC() }, nil
 }
 
-// templateSource is the text of a file's chat template, or that of the configuration that it is a part of.
+// templateSource returns the text of a file's chat template, or of the configuration that contains it.
 func templateSource(f *container.File) string {
 	for _, key := range []string{KeyChatTemplate, KeyTokenizerConfig} {
 		if b, ok := f.Lookup(key); ok {
@@ -103,11 +103,11 @@ func templateSource(f *container.File) string {
 	return ""
 }
 
-// Reads reports whether the template may read a variable: a template names all that it reads.
+// Reads reports whether the template may read a variable, that is, whether its text has the name.
 func (t *Template) Reads(name string) bool { return strings.Contains(t.Source, name) }
 
-// Render gives the prompt of a conversation, as text. generate adds what makes the model answer, think is the variable
-// [EnableThinking], unset where it is nil.
+// Render returns the prompt of a conversation as text. generate appends the beginning of the model's answer. think is
+// the variable [EnableThinking]; nil leaves it unset.
 func (t *Template) Render(messages []chat.Message, generate bool, think *bool) (string, error) {
 	now, err := Clock()
 	if err != nil {
@@ -116,7 +116,7 @@ func (t *Template) Render(messages []chat.Message, generate bool, think *bool) (
 	return t.RenderAt(now, messages, generate, think)
 }
 
-// RenderAt is [Template.Render] with a clock.
+// RenderAt is [Template.Render] with a given clock.
 func (t *Template) RenderAt(now func() time.Time, messages []chat.Message, generate bool, think *bool) (string, error) {
 	c := template.Chat{AddGenerationPrompt: generate, EnableThinking: think, Tokens: t.Tokens, Arguments: t.Arguments}
 	for _, m := range messages {
@@ -125,5 +125,5 @@ func (t *Template) RenderAt(now func() time.Time, messages []chat.Message, gener
 	return t.Parsed.Render(c.Context(), template.Options{Now: now})
 }
 
-// EnableThinking is the variable with which templates let a model think first, or not.
+// EnableThinking is the name of the variable that tells a template whether the model should think first.
 const EnableThinking = "enable_thinking"

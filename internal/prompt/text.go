@@ -27,29 +27,29 @@ const (
 	KeyConfig           = "metadata.config.json"
 )
 
-// Text converts text to a program's tokens and back. Without a tokenizer it handles ids only. It is not safe for
-// concurrent use.
+// Text converts text to a program's tokens and back. Without a tokenizer it handles token ids only. It is not safe
+// for concurrent use.
 type Text struct {
-	// File is the program's, for messages.
+	// File is the program's file, for messages.
 	File string
-	// Tokenizer is nil where the file has none.
+	// Tokenizer is nil if the file has none.
 	Tokenizer *tokenizer.Tokenizer
-	// Sampling are the defaults of the file's generation config.
+	// Sampling holds the sampling defaults of the file's generation config.
 	Sampling huggingface.Sampling
-	// Unused are keys of the generation config that change answers, which programs have no use for.
+	// Unused are the keys of the generation config that would change answers but that programs cannot apply.
 	Unused []string
 	// Stop are the tokens that end an answer.
 	Stop []int
-	// Template is nil where the file has none, or none is wanted.
+	// Template is nil if the file has none, or if none is wanted.
 	Template *Template
 	// Think is the template's variable [EnableThinking]; nil leaves it unset.
 	Think *bool
 
-	shield *tokenizer.Shield // made when it is first needed
+	shield *tokenizer.Shield // created on first use
 }
 
-// Open reads the tokenizer and the defaults that a file carries; path names another tokenizer.json. Without a tokenizer
-// it is an error unless only ids are asked for. The chat template is left out: see [OpenTemplate].
+// Open reads the tokenizer and the defaults of a file. path, if not empty, names another tokenizer.json. A missing
+// tokenizer is an error unless idsOnly. Open does not read the chat template: see [OpenTemplate].
 func Open(p *program.Program, path string, idsOnly bool) (*Text, error) {
 	t := &Text{File: p.File.Name()}
 	var err error
@@ -71,7 +71,7 @@ func Open(p *program.Program, path string, idsOnly bool) (*Text, error) {
 		t.Unused = unusedSampling(b)
 	}
 	for _, method := range []string{StopMethod, "get_eos_id"} {
-		ids, _, err := p.File.ConstantInts(method) // Ints, or a list or tensor of them
+		ids, _, err := p.File.ConstantInts(method) // one Int output for each, or a list or tensor of them
 		if err != nil {
 			return nil, err
 		}
@@ -83,8 +83,8 @@ func Open(p *program.Program, path string, idsOnly bool) (*Text, error) {
 	return t, nil
 }
 
-// neutral are the values of generation_config.json's keys with which they change no answer. Programs have no
-// use for these keys; the runtime's own sampler has for some.
+// neutral has the keys of generation_config.json that a program cannot apply, with the values that change no answer.
+// The runtime's own sampler can apply some of them.
 var neutral = map[string]any{
 	"repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
 	"no_repeat_ngram_size": 0.0,
@@ -93,15 +93,15 @@ var neutral = map[string]any{
 	"min_new_tokens": 0.0, "guidance_scale": 1.0,
 }
 
-// RuntimeKeys are the keys of a generation config that the runtime's own sampler has a parameter for.
+// RuntimeKeys are the keys of a generation config that the runtime's own sampler can apply.
 var RuntimeKeys = map[string]bool{"min_p": true, "repetition_penalty": true, "presence_penalty": true,
 	"frequency_penalty": true}
 
-// unusedSampling lists the keys of a generation_config.json that would change answers and are not supported.
+// unusedSampling returns the keys of a generation_config.json that would change answers and are not supported.
 func unusedSampling(config []byte) []string {
 	var values map[string]any
 	if err := json.Unmarshal(config, &values); err != nil {
-		return nil // ParseSampling has said so
+		return nil // ParseSampling has reported it
 	}
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(neutral)) {
@@ -112,8 +112,8 @@ func unusedSampling(config []byte) []string {
 	return out
 }
 
-// AddTurnEnd adds the token with which the chat template ends a turn to the stop tokens, and the eos_token
-// where there is none else. Programs from elsewhere may name none.
+// AddTurnEnd adds the token with which the chat template ends a turn to the stop tokens, or the eos_token if there
+// are still none. Programs from elsewhere may name no stop token.
 func (t *Text) AddTurnEnd() {
 	if t.Tokenizer == nil {
 		return
@@ -126,19 +126,19 @@ func (t *Text) AddTurnEnd() {
 	}
 }
 
-// Given reports whether the user has set one of the parameters, which go by the names of etc run's flags: temperature,
+// Given reports whether the user set one of some parameters. Their names are those of etc run's flags: temperature,
 // temp, top-k, top-p, min-p, repeat-penalty, presence-penalty, frequency-penalty, repeat-last-n.
 type Given func(names ...string) bool
 
-// Defaults sets the parameters that the user left open to those of the file. own says that the runtime's sampler draws,
-// which knows min-p and penalties, too.
+// Defaults sets the parameters that the user did not set to the file's defaults. own says that the runtime's own
+// sampler draws, which also supports min-p and penalties.
 func (t *Text) Defaults(given Given, s *session.Sampling, own bool) error {
 	g := t.Sampling
 	if own {
 		t.penalties(given, s)
 	}
 	if g.DoSample != nil && !*g.DoSample {
-		return nil // greedy is what the parameters default to
+		return nil // the zero values are greedy
 	}
 	if g.Temperature != nil && !given("temperature", "temp") {
 		s.Temperature = float32(*g.Temperature)
@@ -158,11 +158,11 @@ func (t *Text) Defaults(given Given, s *session.Sampling, own bool) error {
 	return nil
 }
 
-// MostLastN is how many of the last tokens penalties count at most.
+// MostLastN is the largest number of last tokens that penalties count.
 const MostLastN = 4096
 
-// penalties sets those that the user left open to the file's. They count as many tokens as there can be, as in
-// transformers, unless the user says how many.
+// penalties sets the penalties that the user did not set to the file's defaults. These count as many tokens as
+// possible, as in transformers, unless the user gave a number.
 func (t *Text) penalties(given Given, s *session.Sampling) {
 	for _, x := range []struct {
 		flag  string
@@ -184,7 +184,7 @@ func (t *Text) penalties(given Given, s *session.Sampling) {
 	}
 }
 
-// UnusedDefaults tells of keys of the generation config that would change answers and do not. own is as for
+// UnusedDefaults logs the keys of the generation config that would change answers but have no effect. own is as for
 // [Text.Defaults].
 func (t *Text) UnusedDefaults(own bool, log func(text string)) {
 	for _, key := range t.Unused {
@@ -197,8 +197,8 @@ func (t *Text) UnusedDefaults(own bool, log func(text string)) {
 	}
 }
 
-// Encode gives the tokens of a prompt. raw takes the text as it is; else it is a question, after a system
-// prompt where that is not empty.
+// Encode returns the tokens of a prompt. With raw it is the text itself; else a question, after a system prompt if
+// that is not empty.
 func (t *Text) Encode(system, prompt string, raw bool) ([]int, error) {
 	if t.Tokenizer == nil {
 		return nil, kind.Usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", t.File)
@@ -209,7 +209,7 @@ func (t *Text) Encode(system, prompt string, raw bool) ([]int, error) {
 	return t.Render(Question(system, prompt), true)
 }
 
-// Question is the conversation of a question, after a system prompt where that is not empty.
+// Question returns the conversation of a question, after a system prompt if that is not empty.
 func Question(system, question string) []chat.Message {
 	var messages []chat.Message
 	if system != "" {
@@ -218,7 +218,8 @@ func Question(system, question string) []chat.Message {
 	return append(messages, chat.Message{Role: "user", Content: question})
 }
 
-// Render gives the tokens of a conversation by the chat template; generate adds what makes the model answer.
+// Render returns the tokens of a conversation, by the chat template. generate appends the beginning of the model's
+// answer.
 func (t *Text) Render(messages []chat.Message, generate bool) ([]int, error) {
 	if t.Tokenizer == nil {
 		return nil, kind.Usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", t.File)
@@ -232,7 +233,7 @@ func (t *Text) Render(messages []chat.Message, generate bool) ([]int, error) {
 	var failed *template.Error
 	if errors.As(err, &failed) {
 		if err = fmt.Errorf("%s: %w", t.File, err); failed.Kind == template.Raised {
-			return nil, kind.Of(kind.ErrUsage, err) // the template refuses what it is asked
+			return nil, kind.Of(kind.ErrUsage, err) // the template rejects the conversation
 		}
 		return nil, kind.Of(kind.ErrInvalid, err)
 	}
@@ -242,7 +243,7 @@ func (t *Text) Render(messages []chat.Message, generate bool) ([]int, error) {
 	return t.Tokenizer.Encode(prompt, tokenizer.EncodeOptions{ParseSpecial: true, Mark: mark}), nil
 }
 
-// freeMark is a character that no text is to hold (Unicode has 32 such, U+FDD0 to U+FDEF), and that no message has.
+// freeMark returns a character that occurs in no message: one of Unicode's 32 noncharacters from U+FDD0 to U+FDEF.
 func freeMark(messages []chat.Message) rune {
 	for mark := '\uFDD0'; mark < '\uFDEF'; mark++ {
 		if !slices.ContainsFunc(messages, func(m chat.Message) bool { return strings.ContainsRune(m.Content, mark) }) {
@@ -252,8 +253,9 @@ func freeMark(messages []chat.Message) rune {
 	return '\uFDEF'
 }
 
-// shielded are messages in which what people wrote names no token that steers the model: special ones, and those that
-// the template writes, as <think>. Answers stay as they are: templates look into them, for the end of the thinking.
+// shielded returns messages in which the names of control tokens that people wrote are marked as plain text: names of
+// special tokens, and those that the template itself writes, as <think>. Answers of the model stay as they are, since
+// templates search them for the end of the thinking.
 func (t *Text) shielded(messages []chat.Message, mark rune) []chat.Message {
 	if t.shield == nil {
 		t.shield = t.Tokenizer.NewShield(func(name string) bool {
@@ -269,7 +271,7 @@ func (t *Text) shielded(messages []chat.Message, mark rune) []chat.Message {
 	return out
 }
 
-// Decode gives the text of tokens, "" without a tokenizer.
+// Decode returns the text of tokens; "" without a tokenizer.
 func (t *Text) Decode(tokens []int) string {
 	if t.Tokenizer == nil {
 		return ""
@@ -277,13 +279,13 @@ func (t *Text) Decode(tokens []int) string {
 	return t.Tokenizer.Decode(tokens, true)
 }
 
-// Stream gives tokens as text while they come: never a part of a character.
+// Stream turns tokens into text as they come. It never splits a character.
 type Stream struct {
 	stream *tokenizer.Stream
 	ids    int
 }
 
-// Stream begins the text of an answer.
+// Stream returns a stream for the text of an answer.
 func (t *Text) Stream() *Stream {
 	if t.Tokenizer == nil {
 		return &Stream{}
@@ -291,8 +293,8 @@ func (t *Text) Stream() *Stream {
 	return &Stream{stream: t.Tokenizer.NewStream(true)}
 }
 
-// Push gives the text that a token completes: a part of it may come with a later one. Without a tokenizer it is the id,
-// behind a comma where another one is before it.
+// Push returns the text that a token completes; a part of its own text may come with a later token. Without a
+// tokenizer it returns the token's id, after a comma unless it is the first.
 func (s *Stream) Push(token int) string {
 	if s.stream != nil {
 		return s.stream.Push(token)
@@ -312,8 +314,8 @@ func (s *Stream) Flush() string {
 	return ""
 }
 
-// PromptEnd is the part of a prompt that the chat template wrote for the answer, behind the messages; all of it where
-// the messages alone are no beginning of the prompt.
+// PromptEnd returns the end of a prompt that the chat template wrote behind the messages, which is the beginning of
+// the answer. It returns the whole prompt if the prompt does not begin with the messages alone.
 func (t *Text) PromptEnd(messages []chat.Message, prompt []int) []int {
 	before, err := t.Render(messages, false)
 	if err != nil || len(before) > len(prompt) {

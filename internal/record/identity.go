@@ -19,14 +19,15 @@ import (
 	"github.com/etc-ml/etc/loaders"
 )
 
-// The bytes of a source file that its identity is a hash of: the first 4 MiB and the last 64 KiB. The header of a
-// safetensors or GGUF file is in the first part.
+// Sizes of the two parts of a source file that its identity is a hash of: the beginning, which holds the header of a
+// safetensors or GGUF file, and the end.
 const (
 	identifyingHead = 4 << 20
 	identifyingTail = 64 << 10
 )
 
-// Identity lists what a program depends on: the record's version and options, and the files of the weights.
+// Identity lists everything that a program depends on: the record's version and options, and the files of the
+// weights.
 func Identity(record Record, c *loaders.Checkpoint) ([]codegen.Property, error) {
 	out := []codegen.Property{{Name: "tool version", Value: record.Tool}, {Name: "recipe", Value: record.Recipe}}
 	text, err := json.Marshal(record.Options)
@@ -59,13 +60,13 @@ func Identity(record Record, c *loaders.Checkpoint) ([]codegen.Property, error) 
 	return out, nil
 }
 
-// IdentityOfText lists everything besides the text that the program of a text depends on.
+// IdentityOfText lists everything that the program of an IR text depends on, apart from the text.
 func IdentityOfText(weights string) ([]codegen.Property, error) {
 	source, err := IdentityOfFile(weights)
 	return append([]codegen.Property{{Name: "tool version", Value: version.Tool}}, source...), err
 }
 
-// IdentityOfFile tells a file from others without reading all of it.
+// IdentityOfFile lists properties that tell a file from others, without reading all of it.
 func IdentityOfFile(path string) ([]codegen.Property, error) {
 	f, err := os.Open(path)
 	if err != nil {

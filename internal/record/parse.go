@@ -27,7 +27,7 @@ func Parse(text []byte) (*Record, error) {
 	return &r, nil
 }
 
-// checkSources checks that sources, or pieces of the file, have hashes and stand once.
+// checkSources checks that sources, or stored data, have hashes, and that none is listed twice.
 func checkSources(sources []Source) error {
 	seen := map[string]bool{}
 	for _, s := range sources {

@@ -7,19 +7,19 @@ import (
 	"github.com/etc-ml/etc/calibrate"
 )
 
-// Draft is the part of a record about a draft.
+// Draft is the part of a record about the file's draft.
 type Draft struct {
 	// Kind is mtp or assistant.
 	Kind    string   `json:"kind"`
 	Sources []Source `json:"sources"`
 }
 
-// Calibration is the part of a record about a calibration.
+// Calibration is the part of a record about the calibration.
 type Calibration struct {
 	// Text names the text, and SHA256 is its hash.
 	Text   string `json:"text"`
 	SHA256 string `json:"text_sha256"` // not sha256, which are the sources' keys
-	// Quality is the result for the held-out part of the text; nil where there was none.
+	// Quality is the measured quality on the held-out part of the text; nil if nothing was held out.
 	Quality *calibrate.Quality `json:"quality,omitempty"`
 }
 

@@ -74,8 +74,8 @@ func (r *Record) Write(out io.Writer) error {
 	return err
 }
 
-// NewFile combines a module with its tokenizer, template, configuration and record to a file. The context and the chunk
-// of options are those of the module; calibration is nil where no text was used to choose weights.
+// NewFile makes a file of a module: with tokenizer, template, configuration and record. The record's context length
+// and prefill chunk are the module's; calibration is nil if no text chose weights.
 func NewFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, options Options,
 	calibration *Calibration) (codegen.File, error) {
 	file := codegen.File{Module: m}
@@ -125,19 +125,18 @@ func NewFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, options Opt
 	return file, nil
 }
 
-// StoredNames returns the names of the stored data whose hashes are in a record, in addition to the hashes of the
-// sources.
+// StoredNames returns the names of the stored data whose hashes a record has, besides the hashes of the sources.
 func StoredNames(f codegen.File) []string {
 	return append(codegen.StoredKeys(f), codegen.StoredProgram)
 }
 
-// unknownHash is a record of a name whose hash is to be computed.
+// unknownHash returns the entry of a name whose hash will be computed later.
 func unknownHash(name string) Source {
 	return Source{name, hex.EncodeToString(make([]byte, sha256.Size))}
 }
 
-// recordWithHashes is the record of a file with the hashes of the sources and of what is stored as fields to be
-// computed.
+// recordWithHashes returns the record of a file. The hashes of the sources and of what the file stores are fields
+// that are computed while the file is written.
 func recordWithHashes(record Record, sources []loaders.Source) (*codegen.Record, error) {
 	text, err := json.Marshal(record)
 	if err != nil {
@@ -161,8 +160,8 @@ func recordWithHashes(record Record, sources []loaders.Source) (*codegen.Record,
 	return r, nil
 }
 
-// hashPlaces returns the positions of the hashes in the text of a record, in order: of the sources, of a draft's
-// sources, of stored data.
+// hashPlaces returns the positions of the hashes in the text of a record, in order: those of the sources, of a
+// draft's sources, of stored data.
 func hashPlaces(text []byte) (places []int) {
 	// No string of JSON holds a quotation mark as it is, so this finds the keys and nothing else.
 	const key = `"sha256":"`
@@ -176,7 +175,7 @@ func hashPlaces(text []byte) (places []int) {
 	}
 }
 
-// storedFields are the hashes of what is stored, the last of a record's.
+// storedFields returns the fields of the hashes of stored data, which are a record's last.
 func storedFields(record Record, places []int) (fields []codegen.Field) {
 	places = places[len(places)-len(record.Stored):]
 	for i, s := range record.Stored {
@@ -185,13 +184,13 @@ func storedFields(record Record, places []int) (fields []codegen.Field) {
 	return fields
 }
 
-// OfText is the record of a program that is written from a text, with what another file stores: that file's, with
-// hashes of what will be stored. It is nil for a record that is to stay as it is: one without such hashes, or one that
-// this version would not have written.
+// OfText returns the record of a program that is written from an IR text with the weights of another file: that
+// file's record, with new hashes of what is stored. It returns nil if the record is to stay unchanged: one without
+// such hashes, or one that this version would not have written.
 func OfText(text []byte, f codegen.File) (*codegen.Record, error) {
 	record, err := Parse(text)
 	if err != nil || len(record.Stored) == 0 {
-		return nil, nil // etc verify says what is wrong with it
+		return nil, nil // etc verify reports what is wrong with it
 	}
 	if again, err := json.Marshal(record); err != nil || !bytes.Equal(again, text) {
 		return nil, err
@@ -206,7 +205,7 @@ func OfText(text []byte, f codegen.File) (*codegen.Record, error) {
 	return &codegen.Record{Key: Key, Bytes: text, Fields: storedFields(*record, hashPlaces(text))}, nil
 }
 
-// HashBuffer is how much of a source is read at a time.
+// HashBuffer is the number of bytes of a source that are read at a time.
 const HashBuffer = 1 << 20
 
 // HashSource computes the SHA-256 of a source tensor, in hexadecimal.
@@ -222,13 +221,13 @@ func HashSource(ctx context.Context, s loaders.Source) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Interruptible is a reader that ends with its context.
+// Interruptible is a reader that stops when its context ends.
 type Interruptible struct {
 	Context context.Context
 	Reader  io.Reader
 }
 
-// Read reads, or gives the error of the context.
+// Read reads, or returns the error of the context.
 func (i Interruptible) Read(p []byte) (int, error) {
 	if err := i.Context.Err(); err != nil {
 		return 0, err
@@ -236,7 +235,7 @@ func (i Interruptible) Read(p []byte) (int, error) {
 	return i.Reader.Read(p)
 }
 
-// constant is the integer that a constant method gives, 0 where there is no such method.
+// constant returns the integer that a constant method gives, or 0 if there is no such method.
 func constant(m *ir.Module, name string) int {
 	for _, x := range m.Metadata {
 		if x.Name == name && len(x.Values) == 1 {
