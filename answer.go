@@ -88,7 +88,7 @@ func (m *Model) Chat(ctx context.Context, messages []Message, p Parameters) iter
 	}
 }
 
-// Prompt gives the tokens that [Model.Chat] makes of messages.
+// Prompt returns the tokens that [Model.Chat] makes of messages.
 func (m *Model) Prompt(messages []Message, p Parameters) ([]int, error) {
 	q, err := m.question(messages, p)
 	return q.tokens, err
@@ -217,7 +217,7 @@ func (m *Model) follow(ctx context.Context, stream *batch.Stream, r batch.Reques
 	yield(last, nil)
 }
 
-// tokenOf is a token of a stream, without its text.
+// tokenOf returns a token of a stream, without its text.
 func tokenOf(t batch.Token) Token {
 	out := Token{ID: t.ID, Logprob: float64(t.Logprob)}
 	for _, c := range t.Top {

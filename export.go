@@ -157,7 +157,7 @@ func (o *ExportOptions) calibrate(ctx context.Context, c *loaders.Checkpoint, ou
 	return text, nil
 }
 
-// passes gives the options of the passes, the recipe aside.
+// passes returns the options of the passes, the recipe aside.
 func (o *ExportOptions) passes() (*passes.Options, error) {
 	out := &passes.Options{Sample: o.Sample, Portable: o.Portable, Report: &passes.Report{}}
 	switch {
@@ -270,7 +270,7 @@ func (o *ExportOptions) recipe(c *loaders.Checkpoint, recorded *record.Options) 
 	return r, kind.Of(kind.ErrInvalid, err)
 }
 
-// executorch is the recipe of ExecuTorch's exporter, which has methods of its own.
+// executorch returns the recipe of ExecuTorch's exporter, which has methods of its own.
 func (o *ExportOptions) executorch(c *loaders.Checkpoint, linear, embedding *quantize.Scheme,
 	recorded *record.Options) (none passes.Recipe, err error) {
 	if o.Method != "" {
@@ -294,7 +294,8 @@ func (o *ExportOptions) executorch(c *loaders.Checkpoint, linear, embedding *qua
 	return r, kind.Of(kind.ErrUsage, err)
 }
 
-// methodName is the name of the method: where none is set, that by the text, if there is one, for what no recipe says.
+// methodName returns the name of the method: where none is set, that by the text, if there is one, for what no recipe
+// says.
 func (o *ExportOptions) methodName() string {
 	switch {
 	case o.Method != "":
@@ -320,8 +321,8 @@ func (o *ExportOptions) method() (quantize.Method, error) {
 		o.Method)
 }
 
-// scheme is the form of weights of one kind, nil for as they are. group and the option Method are 0 and "" where they
-// are open.
+// scheme returns the form of weights of one kind, nil for as they are. group and the option Method are 0 and "" where
+// they are open.
 func (o *ExportOptions) scheme(field, value string, group int, method quantize.Method) (*quantize.Scheme, error) {
 	s, ok := passes.ParseWeights(value)
 	switch {
@@ -352,7 +353,7 @@ func (o *ExportOptions) scheme(field, value string, group int, method quantize.M
 // own.
 func smallFloats(s *quantize.Scheme) bool { return s != nil && s.Mode != ir.Affine }
 
-// groupOf is the group size of a scheme, or what is asked for.
+// groupOf returns the group size of a scheme, or what is asked for.
 func groupOf(s *quantize.Scheme, asked int) int {
 	switch {
 	case smallFloats(s):

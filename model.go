@@ -170,7 +170,7 @@ func (m *Model) Info() Info {
 // Close ends the answers that run, frees the model and unmaps its file.
 func (m *Model) Close() error { return errors.Join(m.runner.Close(), m.program.Close()) }
 
-// guide gives what constraints need of the model.
+// guide returns what constraints need of the model.
 func (m *Model) guide() *guide.Model {
 	if m.guides == nil {
 		source := ""

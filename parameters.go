@@ -54,7 +54,7 @@ type Parameters struct {
 	Think *bool
 }
 
-// sampling gives the parameters of the draws: what is set, and else the file's. limits say what the program can do.
+// sampling returns the parameters of the draws: what is set, and else the file's. limits say what the program can do.
 func (p *Parameters) sampling(t *prompt.Text, limits batch.Limits) (batch.Sampling, error) {
 	s, _, err := t.BatchDefaults(limits)
 	if err != nil {

@@ -54,13 +54,13 @@ func (s *Sequence) Fork() *Sequence { return &Sequence{s.model, slices.Clone(s.t
 // Truncate drops all tokens but the first n, if there are more.
 func (s *Sequence) Truncate(n int) { s.tokens = s.tokens[:min(max(n, 0), len(s.tokens))] }
 
-// Tokens are the tokens of the sequence.
+// Tokens returns the tokens of the sequence.
 func (s *Sequence) Tokens() []int { return slices.Clone(s.tokens) }
 
-// Len is the number of tokens.
+// Len returns the number of tokens.
 func (s *Sequence) Len() int { return len(s.tokens) }
 
-// Text is the text of the sequence, without special tokens; "" where the model has no tokenizer.
+// Text returns the text of the sequence, without special tokens; "" where the model has no tokenizer.
 func (s *Sequence) Text() string {
 	if t := s.model.Tokenizer(); t != nil {
 		return t.Decode(s.tokens)

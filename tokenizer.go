@@ -26,7 +26,7 @@ func (m *Model) Tokenizer() *Tokenizer {
 	return &Tokenizer{m.text.Tokenizer}
 }
 
-// tokenizer is the model's tokenizer, or an error where it has none.
+// tokenizer returns the model's tokenizer, or an error where it has none.
 func (m *Model) tokenizer() (*Tokenizer, error) {
 	if t := m.Tokenizer(); t != nil {
 		return t, nil
@@ -42,12 +42,12 @@ type EncodeOptions struct {
 	ParseSpecial bool
 }
 
-// Encode gives the tokens of a text.
+// Encode returns the tokens of a text.
 func (t *Tokenizer) Encode(text string, o EncodeOptions) []int {
 	return t.t.Encode(text, tokenizer.EncodeOptions{AddSpecial: o.Special, ParseSpecial: o.ParseSpecial})
 }
 
-// Decode gives the text of tokens, without special ones. Ids that are no token are left out.
+// Decode returns the text of tokens, without special ones. Ids that are no token are left out.
 func (t *Tokenizer) Decode(ids []int) string { return t.t.Decode(ids, true) }
 
 // Token returns the name of a token as in tokenizer.json, or false where there is no such token.

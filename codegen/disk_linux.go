@@ -14,7 +14,7 @@ func dropPages(file interface{ Fd() uintptr }, offset, size int64) {
 	unix.Fadvise(int(file.Fd()), offset, size, unix.FADV_DONTNEED) //nolint:errcheck // advice
 }
 
-// cached is the part of a file that is in the page cache, 0 where the kernel does not tell.
+// cached returns the part of a file that is in the page cache, 0 where the kernel does not tell.
 func cached(file *os.File) float64 {
 	info, err := file.Stat()
 	if err != nil || info.Size() == 0 {

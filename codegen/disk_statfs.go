@@ -4,7 +4,7 @@ package codegen
 
 import "golang.org/x/sys/unix"
 
-// freeSpace is the space of a directory's disk that the user may take, in bytes.
+// freeSpace returns the space of a directory's disk that the user may take, in bytes.
 func freeSpace(dir string) (int64, bool) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil || s.Bsize <= 0 {

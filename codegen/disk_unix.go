@@ -9,7 +9,7 @@ import (
 	"github.com/etc-ml/etc/internal/outfile"
 )
 
-// allocated is the part of a file that takes space on the disk already.
+// allocated returns the part of a file that takes space on the disk already.
 func allocated(file outfile.File) int64 {
 	info, err := file.Stat()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/etc-ml/etc/internal/outfile"
 )
 
-// freeSpace is the space of a directory's disk that the user may take, in bytes.
+// freeSpace returns the space of a directory's disk that the user may take, in bytes.
 func freeSpace(dir string) (int64, bool) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {
@@ -21,7 +21,7 @@ func freeSpace(dir string) (int64, bool) {
 	return int64(free), true
 }
 
-// allocated is the part of a file that takes space on the disk already: setting the end takes it.
+// allocated returns the part of a file that takes space on the disk already: setting the end takes it.
 func allocated(file outfile.File) int64 {
 	info, err := file.Stat()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // graphVersion is the version of the MLX delegate's graph format.
 const graphVersion = "1"
 
-// Encode gives the delegate's graph of a legal module of one entry. The error quotes the operation that the wire
+// Encode returns the delegate's graph of a legal module of one entry. The error quotes the operation that the wire
 // cannot hold.
 func Encode(m *ir.Module) (*mlxgraph.MLXGraphT, error) {
 	if len(m.More) > 0 {

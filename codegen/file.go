@@ -96,7 +96,7 @@ func (r *Record) check() error {
 	return nil
 }
 
-// constantBytes are the ranges of the record that no field covers.
+// constantBytes returns the ranges of the record that no field covers.
 func (r *Record) constantBytes() []extent {
 	var out []extent
 	at := 0

@@ -48,7 +48,7 @@ func (e *ChangedError) Error() string {
 		e.Path, partialSuffix, strings.Join(e.Changes, "; "))
 }
 
-// newJournal is a journal that is written when its first tasks are.
+// newJournal returns a journal that is written when its first tasks are.
 func newJournal(path string, identity []Property) *journal {
 	header, err := json.Marshal(journalHeader{journalVersion, identity})
 	if err != nil {

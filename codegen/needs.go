@@ -25,10 +25,10 @@ type Memory struct {
 	Worker int64
 }
 
-// For is the memory with a number of workers.
+// For returns the memory with a number of workers.
 func (m Memory) For(jobs int) int64 { return m.Fixed + int64(jobs)*m.Worker }
 
-// Jobs is the largest number of workers, up to most, that a limit allows; 0 where it does not allow one.
+// Jobs returns the largest number of workers, up to most, that a limit allows; 0 where it does not allow one.
 func (m Memory) Jobs(limit int64, most int) int {
 	if m.Worker <= 0 {
 		return most
@@ -206,7 +206,7 @@ func timeSample(ctx context.Context, c ir.Computation) (time.Duration, int64, er
 	return time.Since(start), n, nil
 }
 
-// Workers is the number of workers that write the file.
+// Workers returns the number of workers that write the file.
 func (f File) Workers() int {
 	if f.Jobs > 0 {
 		return f.Jobs

@@ -195,7 +195,7 @@ func encodePartHeader(h partHeader) ([]byte, error) {
 	return append(out, make([]byte, align(int64(len(out)), partAlignment)-int64(len(out)))...), nil
 }
 
-// partRoot is the root hash of the first bytes of a part file.
+// partRoot returns the root hash of the first bytes of a part file.
 func partRoot(ctx context.Context, r io.ReaderAt, size int64, jobs int) ([]byte, error) {
 	root, err := RootHash(ctx, r, size, jobs)
 	if err != nil {

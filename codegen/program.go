@@ -16,7 +16,7 @@ const (
 	maxTensorBytes = 1 << 48
 )
 
-// entryPlan is the execution plan of the method: inputs, outputs and one call of the delegate, whose
+// entryPlan returns the execution plan of the method: inputs, outputs and one call of the delegate, whose
 // payload is in the given segment.
 func entryPlan(f *ir.Func, payload int) (*program.ExecutionPlanT, error) {
 	plan := newPlan(f.Name)
@@ -66,7 +66,7 @@ func entryPlan(f *ir.Func, payload int) (*program.ExecutionPlanT, error) {
 	return plan, nil
 }
 
-// newPlan is a plan with what every plan must have: a chain, the delegates' list and the reserved
+// newPlan returns a plan with what every plan must have: a chain, the delegates' list and the reserved
 // entry of the buffer sizes.
 func newPlan(name string) *program.ExecutionPlanT {
 	return &program.ExecutionPlanT{
@@ -105,7 +105,7 @@ func planTensor(t ir.Type) (*program.TensorT, int64, error) {
 	return out, size, nil
 }
 
-// methodPlan is the execution plan of a constant method.
+// methodPlan returns the execution plan of a constant method.
 func methodPlan(m ir.Method) (*program.ExecutionPlanT, error) {
 	plan := newPlan(m.Name)
 	for i, v := range m.Values {

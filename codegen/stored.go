@@ -14,9 +14,9 @@ import (
 // of its entries, in their order. No named data of a file that is written can have the name.
 const StoredProgram = "etc.program"
 
-// StoredKeys are the keys of the named data of a file, those of [File.Extra] among them, without the record and with
-// one key for each piece: weights that are stored once have the key of the first. So a record with the SHA-256 of each
-// of them, and of [StoredProgram], tells every byte but its own and those between the pieces, which are zero.
+// StoredKeys returns the keys of the named data of a file, those of [File.Extra] among them, without the record and
+// with one key for each piece: weights that are stored once have the key of the first. So a record with the SHA-256
+// of each of them, and of [StoredProgram], tells every byte but its own and those between the pieces, which are zero.
 func StoredKeys(f File) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -33,7 +33,7 @@ func StoredKeys(f File) []string {
 	return out
 }
 
-// hashedSegments gives the segments that fields of a record are hashes of: byKey are the segments of the named data.
+// hashedSegments sets the segments that fields of a record are hashes of: byKey are the segments of the named data.
 func (l *Layout) hashedSegments(r *Record, byKey map[string]int) error {
 	for i, f := range r.Fields {
 		if f.Of == "" {
@@ -55,7 +55,7 @@ func (l *Layout) hashedSegments(r *Record, byKey map[string]int) error {
 	return nil
 }
 
-// programHash is the SHA-256 of what [StoredProgram] stands for, in hexadecimal.
+// programHash returns the SHA-256 of what [StoredProgram] stands for, in hexadecimal.
 func (l *Layout) programHash() []byte {
 	h := sha256.New()
 	h.Write(l.Program)
@@ -134,7 +134,7 @@ func (r *running) wrote(w *worker, p []byte, offset int64) error {
 	return nil
 }
 
-// sum is the SHA-256 in hexadecimal, when all is written.
+// sum returns the SHA-256 in hexadecimal, when all is written.
 func (r *running) sum(w *worker) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,7 +31,7 @@ type task struct {
 // group is tasks that write into the same ranges of the file.
 type group struct{ extents []extent }
 
-// size is the number of bytes that a group writes.
+// size returns the number of bytes that a group writes.
 func (g *group) size() (n int64) {
 	for _, e := range g.extents {
 		n += e.size
@@ -45,7 +45,7 @@ type worker struct {
 	buffer []byte
 }
 
-// tasks are all tasks of a file: those of writing the weights, and among them those of the record's fields,
+// tasks returns all tasks of a file: those of writing the weights, and among them those of the record's fields,
 // both spread evenly.
 func (l *Layout) tasks() []task {
 	writing := []task{{group: &group{[]extent{{0, int64(len(l.Program))}}}, size: int64(len(l.Program)),
@@ -120,7 +120,7 @@ func (s *segment) tasks(productions map[string]*production, record int64) []task
 	return append(tasks, hashes...)
 }
 
-// leaves are the provenances of what data is made of.
+// leaves returns the provenances of what data is made of.
 func leaves(d ir.Data) []string {
 	var out []string
 	for _, l := range ir.Leaves(d) {
@@ -147,8 +147,8 @@ func (s *segment) copyPiece(w *worker, off int64, r *running) error {
 	return r.wrote(w, p, off)
 }
 
-// tasks are one that writes what is known of a record that lies at offset, and one for each field that is no hash of a
-// segment, whose tasks are the segment's.
+// tasks returns one that writes what is known of a record that lies at offset, and one for each field that is no hash
+// of a segment, whose tasks are the segment's.
 func (r *Record) tasks(l *Layout, offset int64) (constant task, fields []task) {
 	known := r.constantBytes()
 	constant = task{group: &group{}, run: func(_ context.Context, w *worker) error {
@@ -291,7 +291,7 @@ func (p *production) run(ctx context.Context, w *worker,
 	return nil
 }
 
-// hash is the SHA-256 of everything that the bytes of the file follow from and that the layout knows.
+// hash returns the SHA-256 of everything that the bytes of the file follow from and that the layout knows.
 func (l *Layout) hash() string {
 	h := sha256.New()
 	add := func(p []byte) {

@@ -7,7 +7,7 @@ type BuildError struct{ Err error }
 
 func (e BuildError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the type rule's error.
+// Unwrap returns the type rule's error.
 func (e BuildError) Unwrap() error { return e.Err }
 
 // Build calls f. If f panics with a [BuildError], Build returns it as an error. Code that builds graphs is a long chain

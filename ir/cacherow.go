@@ -10,10 +10,10 @@ import (
 // to a word. A code is a signed number from −127 to 127 and stands for code·scale. Operations on blocks (ragged.go)
 // take such buffers as they take those of floats.
 
-// Q8Group is the number of neighbours of a row that share a scale: 32, or the width where that is less.
+// Q8Group returns the number of neighbours of a row that share a scale: 32, or the width where that is less.
 func Q8Group(width int) int { return min(width, 32) }
 
-// Q8Words is the number of words that a row of a width takes; 0 where there is no such row: the width must be a
+// Q8Words returns the number of words that a row of a width takes; 0 where there is no such row: the width must be a
 // multiple of 32, or 4, 8 or 16.
 func Q8Words(width int) int {
 	if width%32 != 0 && width != 4 && width != 8 && width != 16 || width <= 0 {
@@ -36,7 +36,7 @@ func Q8Width(words int) int {
 	return 0
 }
 
-// Q8Rows is the type of a cache of floats [..., width] in rows of codes of 8 bits.
+// Q8Rows returns the type of a cache of floats [..., width] in rows of codes of 8 bits.
 func Q8Rows(t Type) (Type, error) {
 	last := t.Rank() - 1
 	if last < 0 || !t.DType.IsFloat() {

@@ -2,7 +2,7 @@ package ir
 
 import "slices"
 
-// Clone gives a copy of m whose operations can be changed: its entries are new, with values of their own. Parameters,
+// Clone returns a copy of m whose operations can be changed: its entries are new, with values of their own. Parameters,
 // constants, buffers and init are shared.
 func (m *Module) Clone() *Module {
 	c := m.copyLists()
@@ -19,7 +19,7 @@ func cloneFunc(f *Func) *Func {
 	return &c
 }
 
-// Specialize gives a copy of m for inputs of known sizes: with gives the number that takes the place of a symbol, and
+// Specialize returns a copy of m for inputs of known sizes: with gives the number that takes the place of a symbol, and
 // false for a symbol that stays. The entry has parameters of its own. Types of values follow; what the program computes
 // does not change for inputs of these sizes. It is of the main entry alone.
 func (m *Module) Specialize(with func(*Symbol) (int64, bool)) *Module {
@@ -135,7 +135,7 @@ func newCloneMemory(r *Region) *cloneMemory {
 		make([]Value, results)}
 }
 
-// copy gives an operation like op, with results of no type and without regions.
+// copy returns an operation like op, with results of no type and without regions.
 func (m *cloneMemory) copy(op *Op) *Op {
 	n := &take(&m.ops, 1)[0]
 	*n = Op{Def: op.Def, Attrs: op.Attrs, Buffer: op.Buffer, Second: op.Second, Args: take(&m.operands, len(op.Args)),
@@ -153,7 +153,7 @@ func (m *cloneMemory) copy(op *Op) *Op {
 	return n
 }
 
-// take gives the first n elements, which are the caller's: appending to them copies them.
+// take returns the first n elements, which are the caller's: appending to them copies them.
 func take[T any](from *[]T, n int) []T {
 	taken := (*from)[:n:n]
 	*from = (*from)[n:]

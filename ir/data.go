@@ -50,7 +50,7 @@ type Blocked interface {
 	ProduceBlock(i int, emit func(output int, offset int64, p []byte) error) error
 }
 
-// Elements is the number of elements of a constant shape.
+// Elements returns the number of elements of a constant shape.
 func Elements(shape []int64) int64 {
 	n := int64(1)
 	for _, d := range shape {
@@ -59,7 +59,7 @@ func Elements(shape []int64) int64 {
 	return n
 }
 
-// DataSize is the number of bytes of d.
+// DataSize returns the number of bytes of d.
 func DataSize(d Data) int64 { return Elements(d.Shape()) * int64(d.DType().Size()) }
 
 // ReadData reads all bytes of d, for small constants and tests.
@@ -128,7 +128,7 @@ func (b bytesData) ReadAt(p []byte, off int64) (int, error) {
 	return readPart(p, off, int64(len(b.bytes)), func(p []byte, off int64) error { copy(p, b.bytes[off:]); return nil })
 }
 
-// Float32s is an inline f32 constant.
+// Float32s returns an inline f32 constant.
 func Float32s(shape []int64, values ...float32) Data {
 	p := make([]byte, 0, 4*len(values))
 	for _, v := range values {

@@ -34,7 +34,7 @@ var dtypeTable = map[DType]dtypeInfo{
 	U16: {"u16", 2}, U32: {"u32", 4}, U64: {"u64", 8},
 }
 
-// String gives the name used in the text form: f32, bf16, i64, bool, …
+// String returns the name used in the text form: f32, bf16, i64, bool, …
 func (d DType) String() string {
 	if i, ok := dtypeTable[d]; ok {
 		return i.name
@@ -68,7 +68,7 @@ func ParseDType(name string) (DType, error) {
 		name)
 }
 
-// Promote is the dtype of an arithmetic operation between a and b, as MLX defines it
+// Promote returns the dtype of an arithmetic operation between a and b, as MLX defines it
 // (mlx/dtype.cpp, promote_types; observed in goldens: f16 with bf16 gives f32, bf16 with any integer bf16).
 func Promote(a, b DType) DType {
 	if a == b {

@@ -204,7 +204,7 @@ type joiner struct {
 	init      map[string]*Op // operations of init by what they compute
 }
 
-// id is a text for a value of the joined module that no other value has.
+// id returns a text for a value of the joined module that no other value has.
 func (j *joiner) id(v *Value) string {
 	if j.ids[v] == "" {
 		j.ids[v] = "v" + strconv.Itoa(len(j.ids))
@@ -333,7 +333,7 @@ func (j *joiner) op(op *Op) {
 	}
 }
 
-// computes is a text that is equal for operations that compute the same: values that they define are numbered, for
+// computes returns a text that is equal for operations that compute the same: values that they define are numbered, for
 // others id gives the text.
 func computes(op *Op, id func(*Value) string) string {
 	inner := map[*Value]string{}

@@ -5,8 +5,8 @@ package ir
 // computes, in terms of the operations that it replaces. Its type rule and its reference semantics are derived from the
 // expansion, so neither is written twice.
 
-// Expanded gives m with every operation that has an expansion replaced by it: m itself where there is none. Parameters,
-// constants and buffers are shared.
+// Expanded returns m with every operation that has an expansion replaced by it: m itself where there is none.
+// Parameters, constants and buffers are shared.
 func Expanded(m *Module) (*Module, error) {
 	found := false
 	for _, f := range m.Entries() { // a module of init alone has none

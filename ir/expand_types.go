@@ -106,8 +106,8 @@ func (k *expansionType) is(op *Op) bool {
 	return op.Attrs == nil || reflect.ValueOf(op.Attrs).Elem().Equal(reflect.ValueOf(k.attrs).Elem())
 }
 
-// weightDef is the definition of the operation that gives a quantized weight, which an expansion may take apart; nil
-// for other values.
+// weightDef returns the definition of the operation that gives a quantized weight, which an expansion may take apart;
+// nil for other values.
 func weightDef(v *Value) *OpDef {
 	if v.Type.Kind != QuantizedKind || v.Def == nil {
 		return nil

@@ -59,7 +59,7 @@ type atom struct {
 // constants are the expressions of small constants that were asked for: most dims are one of a few numbers.
 var constants [1 << 12]atomic.Pointer[Expr]
 
-// Const is the expression of a constant.
+// Const returns the expression of a constant.
 func Const(v int64) *Expr {
 	if v < 0 || v >= int64(len(constants)) {
 		return newConst(v)
@@ -79,7 +79,7 @@ func newConst(v int64) *Expr {
 	return &Expr{[]term{{coef: v}}, strconv.FormatInt(v, 10) + "*+"}
 }
 
-// Sym is the expression of a bare symbol.
+// Sym returns the expression of a bare symbol.
 func Sym(s *Symbol) *Expr {
 	return atomExpr(&atom{kind: atomSymbol, sym: s, key: fmt.Sprintf("%p", s)})
 }
@@ -107,7 +107,7 @@ func (e *Expr) Equal(o *Expr) bool { return e.key == o.key }
 // Key is equal for equal expressions, and different for different ones, within one process.
 func (e *Expr) Key() string { return e.key }
 
-// Const gives the value of an expression without symbols.
+// Const returns the value of an expression without symbols.
 func (e *Expr) Const() (int64, bool) {
 	switch {
 	case len(e.terms) == 0:
@@ -121,7 +121,7 @@ func (e *Expr) Const() (int64, bool) {
 // IsConst reports whether e is the constant v.
 func (e *Expr) IsConst(v int64) bool { c, ok := e.Const(); return ok && c == v }
 
-// Symbol gives the symbol of an expression that is a bare symbol.
+// Symbol returns the symbol of an expression that is a bare symbol.
 func (e *Expr) Symbol() (*Symbol, bool) {
 	if len(e.terms) == 1 && e.terms[0].coef == 1 && len(e.terms[0].atoms) == 1 &&
 		e.terms[0].atoms[0].kind == atomSymbol {
@@ -320,7 +320,7 @@ func (e *Expr) Mod(o *Expr) *Expr {
 	return binaryAtom(atomMod, e, o)
 }
 
-// Min is the smaller of e and o.
+// Min returns the smaller of e and o.
 func (e *Expr) Min(o *Expr) *Expr {
 	switch lo, hi := e.Sub(o).Bounds(); {
 	case lo == 0 && hi == 0:
@@ -333,7 +333,7 @@ func (e *Expr) Min(o *Expr) *Expr {
 	return sortedAtom(atomMin, e, o)
 }
 
-// Max is the larger of e and o.
+// Max returns the larger of e and o.
 func (e *Expr) Max(o *Expr) *Expr {
 	switch lo, hi := e.Sub(o).Bounds(); {
 	case lo == 0 && hi == 0:
@@ -394,7 +394,7 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// Bounds gives an interval that holds the value of e, ±[Unbounded] where nothing is known.
+// Bounds returns an interval that holds the value of e, ±[Unbounded] where nothing is known.
 func (e *Expr) Bounds() (lo, hi int64) {
 	for _, t := range e.terms {
 		tlo, thi := t.coef, t.coef
@@ -451,7 +451,7 @@ func (a *atom) bounds() (lo, hi int64) {
 	return -Unbounded, Unbounded
 }
 
-// Eval gives the value of e where value gives that of each symbol. Division by zero gives an error.
+// Eval returns the value of e where value gives that of each symbol. Division by zero gives an error.
 func (e *Expr) Eval(value func(*Symbol) (int64, bool)) (int64, error) {
 	var sum int64
 	for _, t := range e.terms {

@@ -38,10 +38,10 @@ func Infer(op *Op) error {
 // Has reports whether an optional operand is present.
 func (c *Inference) Has(operand string) bool { return len(c.Op.Operand(operand)) > 0 }
 
-// Type is the type of the value in an operand. The operand's kind must be a value kind and present.
+// Type returns the type of the value in an operand. The operand's kind must be a value kind and present.
 func (c *Inference) Type(operand string) Type { return c.Op.Input(operand).Type }
 
-// Types are the types of the values in a list operand.
+// Types returns the types of the values in a list operand.
 func (c *Inference) Types(operand string) []Type {
 	args := c.Op.Operand(operand)
 	out := make([]Type, len(args))
@@ -51,10 +51,10 @@ func (c *Inference) Types(operand string) []Type {
 	return out
 }
 
-// Expr is the expression of an int operand: a literal or the expression of an int value.
+// Expr returns the expression of an int operand: a literal or the expression of an int value.
 func (c *Inference) Expr(operand string) *Expr { return argExpr(c.Op.Operand(operand)[0]) }
 
-// Exprs are the expressions of an int list operand.
+// Exprs returns the expressions of an int list operand.
 func (c *Inference) Exprs(operand string) []*Expr {
 	args := c.Op.Operand(operand)
 	out := make([]*Expr, len(args))
@@ -82,7 +82,7 @@ func (c *Inference) Axis(axis, rank int) (int, error) {
 	return axis, nil
 }
 
-// Fresh gives the symbol for dim number dim of result number result (dim -1: the value of an int
+// Fresh returns the symbol for dim number dim of result number result (dim -1: the value of an int
 // result), with bounds lo and hi: the one that stands there already, or a new one.
 func (c *Inference) Fresh(result, dim int, lo, hi int64) *Expr {
 	if result < len(c.Op.Results) {
@@ -103,5 +103,5 @@ func (c *Inference) Fresh(result, dim int, lo, hi int64) *Expr {
 	return Sym(&Symbol{Lo: lo, Hi: hi})
 }
 
-// Attrs gives the attribute struct of the operation that a type rule or a kernel works on.
+// Attrs returns the attribute struct of the operation that a type rule or a kernel works on.
 func Attrs[T any](op *Op) *T { return op.Attrs.(*T) }

@@ -37,7 +37,7 @@ func inferIf(c *Inference) ([]Type, error) {
 
 func isUndef(v *Value) bool { return v.Def != nil && v.Def.Def.Effect == Undefined }
 
-// join is the type of result number i, which is a or b.
+// join returns the type of result number i, which is a or b.
 func (c *Inference) join(i int, a, b Type) (Type, error) {
 	if a.Kind != b.Kind || a.DType != b.DType || a.WeightForm != b.WeightForm || a.Rank() != b.Rank() {
 		return a, fmt.Errorf("the arms give %s and %s", a, b)

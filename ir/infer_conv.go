@@ -74,7 +74,7 @@ func (c *Inference) convolution(length func(x, w *Expr, a convAxis) *Expr) ([]Ty
 	return single(TensorType(Promote(x.DType, w.DType), shape...))
 }
 
-// kernelSpan is the extent of a dilated kernel: dilation*(w-1).
+// kernelSpan returns the extent of a dilated kernel: dilation*(w-1).
 func kernelSpan(w *Expr, a convAxis) *Expr {
 	return w.Sub(Const(1)).Mul(Const(int64(a.dilation)))
 }

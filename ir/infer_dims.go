@@ -35,7 +35,7 @@ func (c *Inference) limit(i int, t Type) Type {
 	return t
 }
 
-// mulExpr is a × b, or false where the product would be too large.
+// mulExpr returns a × b, or false where the product would be too large.
 func mulExpr(a, b *Expr) (*Expr, bool) {
 	if len(a.terms)*len(b.terms) > maxExprTerms {
 		return nil, false
@@ -44,7 +44,7 @@ func mulExpr(a, b *Expr) (*Expr, bool) {
 	return p, !tooLarge(p)
 }
 
-// product is the number of elements of a shape, or false where its expression would be too large.
+// product returns the number of elements of a shape, or false where its expression would be too large.
 func product(dims []*Expr) (*Expr, bool) {
 	p, ok := Const(1), true
 	for _, d := range dims {

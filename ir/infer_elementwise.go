@@ -100,7 +100,7 @@ func inferAsType(c *Inference) ([]Type, error) {
 	return single(like(c.Type("x"), d))
 }
 
-// broadcast is the result of dtype d in the joined shape of its arguments.
+// broadcast returns the result of dtype d in the joined shape of its arguments.
 func (c *Inference) broadcast(d DType, types ...Type) ([]Type, error) {
 	shape, err := broadcastTypes(types...)
 	if err != nil {

@@ -104,7 +104,7 @@ func inferSplit(c *Inference) ([]Type, error) {
 	return out, nil
 }
 
-// chunks are the sizes of the pieces of a split into chunks. The number of pieces is a fact of the
+// chunks returns the sizes of the pieces of a split into chunks. The number of pieces is a fact of the
 // graph: where dim is symbolic it is the number of results that the operation has.
 func (c *Inference) chunks(dim, size *Expr) ([]*Expr, error) {
 	if _, hi := size.Bounds(); hi <= 0 {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// matmulShape is the shape of a × b: [..., M, K] × [..., K, N] with broadcast leading dims; a vector is a
+// matmulShape returns the shape of a × b: [..., M, K] × [..., K, N] with broadcast leading dims; a vector is a
 // row on the left and a column on the right, and its dim of 1 is dropped again (mlx/ops.cpp, matmul).
 func matmulShape(aName, bName string, a, b Type) ([]*Expr, error) {
 	if a.Rank() == 0 || b.Rank() == 0 {
@@ -61,7 +61,7 @@ func inferAddmm(c *Inference) ([]Type, error) {
 	return single(TensorType(d, shape...))
 }
 
-// gatherIndices are the shapes of lhs_indices and rhs_indices, joined; where one is absent, every
+// gatherIndices returns the shapes of lhs_indices and rhs_indices, joined; where one is absent, every
 // matrix of its operand is used once.
 func (c *Inference) gatherIndices(lhs, rhs []*Expr) ([]*Expr, error) {
 	shapes := [][]*Expr{lhs, rhs}
@@ -111,5 +111,5 @@ func inferGatherMm(c *Inference) ([]Type, error) {
 // lastDims is one matrix (or vector) of a batch.
 func lastDims(t Type) Type { return TensorType(t.DType, t.Shape[max(0, t.Rank()-2):]...) }
 
-// leadingDims are the batch dims of a batch of matrices.
+// leadingDims returns the batch dims of a batch of matrices.
 func leadingDims(t Type) []*Expr { return t.Shape[:max(0, t.Rank()-2)] }

@@ -36,13 +36,13 @@ func derive(op *Op) ([]Type, error) {
 	return types, nil
 }
 
-// single is the answer of a rule with one result.
+// single returns the answer of a rule with one result.
 func single(t Type) ([]Type, error) { return []Type{t}, nil }
 
-// like is a tensor with the shape of t and another dtype.
+// like returns a tensor with the shape of t and another dtype.
 func like(t Type, d DType) Type { return TensorType(d, t.Shape...) }
 
-// atLeastFloat is the dtype of an operation that computes in floating point: integers and bool become
+// atLeastFloat returns the dtype of an operation that computes in floating point: integers and bool become
 // f32 (mlx/ops.cpp, at_least_float).
 func atLeastFloat(d DType) DType {
 	if d.IsFloat() {

@@ -31,7 +31,7 @@ func (f WeightForm) quantShape(packed, scales Type) ([]*Expr, error) {
 	return append(shape, k), nil
 }
 
-// quantDType is the dtype of scales and biases together, checked for the mode; for modes other than
+// quantDType returns the dtype of scales and biases together, checked for the mode; for modes other than
 // affine it is other.
 func (c *Inference) quantDType(mode QuantMode, other DType) (DType, error) {
 	scales := c.Type("scales")
@@ -134,7 +134,7 @@ func oneElement(t Type) bool {
 	return !slices.ContainsFunc(t.Shape, func(d *Expr) bool { return !canBe(d, 1) })
 }
 
-// quantizedMatmul gives what quantized_matmul and gather_qmm have in common: the result's dtype and
+// quantizedMatmul returns what quantized_matmul and gather_qmm have in common: the result's dtype and
 // columns, after checking that the rows of x fit the weight.
 func (c *Inference) quantizedMatmul(transpose bool) (DType, *Expr, error) {
 	x, err := c.minRank("x", 1)
@@ -171,7 +171,7 @@ func (c *Inference) quantizedMatmul(transpose bool) (DType, *Expr, error) {
 	return d, outer, nil
 }
 
-// batchedQuantized is the shape of x times a batch of weights.
+// batchedQuantized returns the shape of x times a batch of weights.
 func batchedQuantized(x, w Type, columns *Expr) ([]Type, error) {
 	shape := slices.Clone(x.Shape)
 	if x.Rank() > 2 && w.Rank() > 2 {

@@ -2,7 +2,7 @@ package ir
 
 import "fmt"
 
-// reduceAxes gives the axes that a reduction works on as a set by axis; no axes means all of them.
+// reduceAxes returns the axes that a reduction works on as a set by axis; no axes means all of them.
 func (c *Inference) reduceAxes(axes []int, rank int) ([]bool, error) {
 	set := make([]bool, rank)
 	for i := range set {
@@ -21,7 +21,7 @@ func (c *Inference) reduceAxes(axes []int, rank int) ([]bool, error) {
 	return set, nil
 }
 
-// reduceAttrs are the axes and keepdims of any reduction.
+// reduceAttrs returns the axes and keepdims of any reduction.
 func (c *Inference) reduceAttrs() (axes []int, keepdims bool) {
 	switch a := c.Op.Attrs.(type) {
 	case *ReduceAttrs:
@@ -32,7 +32,7 @@ func (c *Inference) reduceAttrs() (axes []int, keepdims bool) {
 	panic(fmt.Sprintf("ir: op %s has no reduction attributes", c.Op.Def.Name))
 }
 
-// reduce gives the shape that is left of x.
+// reduce returns the shape that is left of x.
 func (c *Inference) reduce(x Type, d DType) ([]Type, error) {
 	axes, keepdims := c.reduceAttrs()
 	set, err := c.reduceAxes(axes, x.Rank())

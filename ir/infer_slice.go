@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// sliceLength is the number of indices of a Python slice start:stop:step of a dim (mlx/ops.cpp,
+// sliceLength returns the number of indices of a Python slice start:stop:step of a dim (mlx/ops.cpp,
 // normalize_slice): negative ends count from the end, then both are limited to the dim. A literal that
 // does not fit 32 bits means the very end (INT64_MAX) or the very beginning.
 func sliceLength(dim, start, stop *Expr, step int64) *Expr {

@@ -2,7 +2,7 @@ package ir
 
 import "fmt"
 
-// bufferType is the type of the operation's buffer.
+// bufferType returns the type of the operation's buffer.
 func (c *Inference) bufferType() (Type, error) {
 	if c.Op.Buffer == nil {
 		return Type{}, fmt.Errorf("needs a buffer")

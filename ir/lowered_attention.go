@@ -67,13 +67,13 @@ func expandRopeRowAngles(b *Builder, op *Op) []*Value {
 	return []*Value{angles(b, op, b.Value("astype", &DTypeAttrs{ScalarType: F32}, op.Input("positions")))}
 }
 
-// arange is the numbers from start on before stop, in float32.
+// arange returns the numbers from start on before stop, in float32.
 func arange(b *Builder, start, stop any) *Value {
 	f32 := F32
 	return b.Value("arange", &OptionalDTypeAttrs{ScalarType: &f32}, start, stop, 1)
 }
 
-// angles is the table of op for positions f32 [tokens].
+// angles returns the table of op for positions f32 [tokens].
 func angles(b *Builder, op *Op, positions *Value) *Value {
 	attrs := Attrs[RopeAnglesAttrs](op)
 	half := attrs.Dims / 2
@@ -95,7 +95,7 @@ func angles(b *Builder, op *Op, positions *Value) *Value {
 	return b.Value("stack", &AxisAttrs{Axis: 2}, []*Value{b.Value("cos", nil, turned), b.Value("sin", nil, turned)})
 }
 
-// sumOf is an int operand plus a number.
+// sumOf returns an int operand plus a number.
 func sumOf(b *Builder, a Arg, n int) Arg {
 	if a.Kind == IntArg {
 		return Int(a.Int + int64(n))
@@ -142,7 +142,7 @@ func rotate(b *Builder, x, angles *Value, traditional bool) *Value {
 	return b.Value("astype", &DTypeAttrs{ScalarType: x.Type.DType}, y)
 }
 
-// sizesOf are the first n dims of a type, which are constant, as operands.
+// sizesOf returns the first n dims of a type, which are constant, as operands.
 func sizesOf(b *Builder, t Type, n int) []any {
 	out := make([]any, n)
 	for i := range out {

@@ -33,14 +33,14 @@ type ExpertsAttrs struct {
 // switches are the operations of mixtures of experts, by the activation of the gates, one of [Activations].
 var switches = map[string]string{"silu": "switch_mlp", "gelu_tanh": "switch_geglu"}
 
-// ExpertsOf is the operation of a mixture of experts with this activation of the gates, one of [Activations]; false
-// where there is none.
+// ExpertsOf returns the operation of a mixture of experts with this activation of the gates, one of [Activations];
+// false where there is none.
 func ExpertsOf(activation string) (name string, ok bool) {
 	name, ok = switches[activation]
 	return name, ok
 }
 
-// ActivationOfExperts is the activation of the gates of an operation of [ExpertsOf]; empty for another one.
+// ActivationOfExperts returns the activation of the gates of an operation of [ExpertsOf]; empty for another one.
 func ActivationOfExperts(name string) string {
 	for activation, n := range switches {
 		if n == name {
@@ -57,7 +57,7 @@ func expandRouter(b *Builder, op *Op) []*Value {
 	return []*Value{scores, indices}
 }
 
-// routed are the scores and the numbers of the experts that the operands logits and scale of op choose. scale has a
+// routed returns the scores and the numbers of the experts that the operands logits and scale of op choose. scale has a
 // number for each expert, [E, 1].
 func routed(b *Builder, op *Op, k int, precise bool) (scores, indices *Value) {
 	top := b.Op("top_k", &TopKAttrs{K: k}, op.Input("logits"))
@@ -72,7 +72,7 @@ func routed(b *Builder, op *Op, k int, precise bool) (scores, indices *Value) {
 	return scores, indices
 }
 
-// mixed is the mixture of experts of op's weights with an activation of the gates.
+// mixed returns the mixture of experts of op's weights with an activation of the gates.
 func mixed(b *Builder, op *Op, activation string, x, indices, scores *Value) *Value {
 	name, ok := ExpertsOf(activation)
 	if !ok {

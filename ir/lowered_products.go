@@ -102,7 +102,7 @@ type MatmulGLUAttrs struct {
 	Packed     int
 }
 
-// ended is a product with what follows it: a sum, or a bound.
+// ended returns a product with what follows it: a sum, or a bound.
 func ended(b *Builder, y, extra *Value, limit float32) *Value {
 	switch {
 	case extra != nil:
@@ -113,7 +113,7 @@ func ended(b *Builder, y, extra *Value, limit float32) *Value {
 	return y
 }
 
-// columns are n columns of x from a first one on.
+// columns returns n columns of x from a first one on.
 func columns(b *Builder, x *Value, first, n int) *Value {
 	return b.Value("slice", nil, x, x.Type.Rank()-1, first, first+n)
 }
@@ -159,7 +159,7 @@ func expandMatvecConv(b *Builder, op *Op) []*Value {
 	return out
 }
 
-// activated is an activation of x, one of [Activations].
+// activated returns an activation of x, one of [Activations].
 func activated(b *Builder, name string, x *Value) *Value {
 	switch name {
 	case "gelu_tanh":

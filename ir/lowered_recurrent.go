@@ -20,7 +20,7 @@ func expandDeltaStep(b *Builder, op *Op) []*Value {
 	return []*Value{b.BufferOp("buffer_delta_rule", op.Buffer, nil, q, k, v, g, beta, op.Input("reset")).Result()}
 }
 
-// deltaInputs are the operands of the rule of delta_step or slot_delta_step: normalized, and of the gates.
+// deltaInputs returns the operands of the rule of delta_step or slot_delta_step: normalized, and of the gates.
 func deltaInputs(b *Builder, op *Op) (q, k, v, g, beta *Value) {
 	attrs := Attrs[DeltaStepAttrs](op)
 	q = normed(b, op.Input("q"), op.Input("q_weight"), attrs.Eps, attrs.Norm)

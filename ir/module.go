@@ -20,7 +20,7 @@ type Module struct {
 	Metadata []Method
 }
 
-// Entries are all methods: the main one, then the further ones.
+// Entries returns all methods: the main one, then the further ones.
 func (m *Module) Entries() []*Func {
 	if m.Entry == nil {
 		return m.More
@@ -28,7 +28,7 @@ func (m *Module) Entries() []*Func {
 	return append([]*Func{m.Entry}, m.More...)
 }
 
-// Named is the method of a name, nil where there is none.
+// Named returns the method of a name, nil where there is none.
 func (m *Module) Named(entry string) *Func {
 	for _, f := range m.Entries() {
 		if f.Name == entry {
@@ -38,7 +38,7 @@ func (m *Module) Named(entry string) *Func {
 	return nil
 }
 
-// Only is a module of one method of m. It has the constants, buffers and init of m, shared, those too that the
+// Only returns a module of one method of m. It has the constants, buffers and init of m, shared, those too that the
 // method does not use.
 func (m *Module) Only(f *Func) *Module {
 	c := m.copyLists()

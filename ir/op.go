@@ -69,10 +69,10 @@ type Op struct {
 	Regions []*Region
 }
 
-// Result is the only result of an operation that has one.
+// Result returns the only result of an operation that has one.
 func (op *Op) Result() *Value { return op.Results[0] }
 
-// Operand gives the arguments of the operand with that name; it panics where the definition has no
+// Operand returns the arguments of the operand with that name; it panics where the definition has no
 // such operand, which is a mistake in the caller.
 func (op *Op) Operand(name string) []Arg {
 	for i := range op.Def.Operands {
@@ -83,7 +83,7 @@ func (op *Op) Operand(name string) []Arg {
 	panic(fmt.Sprintf("ir: op %s has no operand %q", op.Def.Name, name))
 }
 
-// Arg gives the only argument of the operand with that name, or false where it is absent.
+// Arg returns the only argument of the operand with that name, or false where it is absent.
 func (op *Op) Arg(name string) (Arg, bool) {
 	args := op.Operand(name)
 	if len(args) == 0 {
@@ -92,7 +92,7 @@ func (op *Op) Arg(name string) (Arg, bool) {
 	return args[0], true
 }
 
-// Input gives the value of the operand with that name, or nil where it is absent or a literal.
+// Input returns the value of the operand with that name, or nil where it is absent or a literal.
 func (op *Op) Input(name string) *Value {
 	a, _ := op.Arg(name)
 	return a.Value
@@ -117,7 +117,7 @@ func (op *Op) EachArg(f func(*Arg)) {
 	}
 }
 
-// Buffers are the buffers that op works on, none, one or two.
+// Buffers returns the buffers that op works on, none, one or two.
 func (op *Op) Buffers() []*Buffer {
 	switch {
 	case op.Buffer == nil:

@@ -77,7 +77,7 @@ func (p *parser) failAt(line int32, format string, args ...any) {
 
 func (p *parser) peek() token { return p.tokens[p.at] }
 
-// ahead is the token n after the next one.
+// ahead returns the token n after the next one.
 func (p *parser) ahead(n int) token { return p.tokens[min(p.at+n, len(p.tokens)-1)] }
 
 func (p *parser) next() token {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// String is the canonical text of m; see [Print].
+// String returns the canonical text of m; see [Print].
 func (m *Module) String() string {
 	var b strings.Builder
 	Print(&b, m) // a strings.Builder does not refuse writes
@@ -395,7 +395,7 @@ func formatAttr(v reflect.Value) string {
 	return strconv.FormatInt(v.Int(), 10)
 }
 
-// snake is the name of an attribute in the text form: GroupSize is group_size.
+// snake returns the name of an attribute in the text form: GroupSize is group_size.
 func snake(name string) string {
 	var b strings.Builder
 	for i, r := range name {

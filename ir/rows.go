@@ -17,7 +17,7 @@ type RowSource struct {
 // RowOperand is an argument that has the rows: argument Arg of operand Operand, along Axis.
 type RowOperand struct{ Operand, Arg, Axis int }
 
-// Axis gives the axis of an argument that has the rows; false where it is the same for all rows.
+// Axis returns the axis of an argument that has the rows; false where it is the same for all rows.
 func (r *RowSource) Axis(operand, arg int) (int, bool) {
 	for _, o := range r.Operands {
 		if o.Operand == operand && o.Arg == arg {
@@ -150,7 +150,7 @@ func CarriesRows(op *Op, rowed func(*Value) bool) (count int, ok bool) {
 	return count, count > 0
 }
 
-// workAxis is the axis that an operation works along: an int operand or an attribute of that name.
+// workAxis returns the axis that an operation works along: an int operand or an attribute of that name.
 func workAxis(op *Op) (axis int, known bool) {
 	rank := op.Args[0][0].Value.Type.Rank()
 	for i, o := range op.Def.Operands {

@@ -27,13 +27,13 @@ type Type struct {
 	WeightForm       // QuantizedKind
 }
 
-// TensorType is the type of a tensor with symbolic dims.
+// TensorType returns the type of a tensor with symbolic dims.
 func TensorType(d DType, shape ...*Expr) Type { return Type{Kind: TensorKind, DType: d, Shape: shape} }
 
-// StaticType is the type of a tensor with constant dims.
+// StaticType returns the type of a tensor with constant dims.
 func StaticType(d DType, dims ...int64) Type { return TensorType(d, Dims(dims...)...) }
 
-// IntType is the type of an int register whose value is e.
+// IntType returns the type of an int register whose value is e.
 func IntType(e *Expr) Type { return Type{Kind: IntKind, Int: e} }
 
 // Dims makes constant expressions of dims.
@@ -45,10 +45,10 @@ func Dims(dims ...int64) []*Expr {
 	return out
 }
 
-// Rank is the number of dims.
+// Rank returns the number of dims.
 func (t Type) Rank() int { return len(t.Shape) }
 
-// ElementsBefore is the product of the dims before an axis: the number of rows along the axes up to there.
+// ElementsBefore returns the product of the dims before an axis: the number of rows along the axes up to there.
 func (t Type) ElementsBefore(axis int) *Expr {
 	n := Const(1)
 	for _, d := range t.Shape[:axis] {
@@ -57,7 +57,7 @@ func (t Type) ElementsBefore(axis int) *Expr {
 	return n
 }
 
-// Static gives the dims of a type without symbols.
+// Static returns the dims of a type without symbols.
 func (t Type) Static() ([]int64, bool) {
 	out := make([]int64, len(t.Shape))
 	for i, d := range t.Shape {
@@ -114,6 +114,6 @@ func (t Type) format(name func(*Symbol) string) string {
 	return t.DType.String() + shape
 }
 
-// String is the type's text form: bf16[1,s0,64], int(s0+1), quantized<4,64,bf16>[2048,1024], and in other modes than
-// affine quantized<mxfp4,4,32,bf16>[2048,1024].
+// String returns the type's text form: bf16[1,s0,64], int(s0+1), quantized<4,64,bf16>[2048,1024], and in other modes
+// than affine quantized<mxfp4,4,32,bf16>[2048,1024].
 func (t Type) String() string { return t.format(symbolName) }

@@ -105,8 +105,8 @@ func LastUses(r *Region, keep []*Value) [][]*Value {
 	return out
 }
 
-// UndefinedIf is an If of the module that leaves a result undefined in one of its arms, nil where there is none. What
-// reads such a result when that arm ran is an error, which only a run can find.
+// UndefinedIf returns an If of the module that leaves a result undefined in one of its arms, nil where there is none.
+// What reads such a result when that arm ran is an error, which only a run can find.
 func (m *Module) UndefinedIf() (found *Op) {
 	look := func(r *Region) {
 		r.Walk(func(op *Op) {

@@ -31,7 +31,7 @@ var quantModes = [...]struct {
 	NVFP4:  {"nvfp4", []int{4}, []int{16}},
 }
 
-// String is the mode's name in attributes and files.
+// String returns the mode's name in attributes and files.
 func (m QuantMode) String() string { return quantModes[m].name }
 
 // WeightForm is the form of a quantized weight [..., N, K]: packed codes u32 [..., N, K·Bits/32], each row a stream of
@@ -55,7 +55,7 @@ func ParseQuantMode(name string) (QuantMode, error) {
 	return 0, fmt.Errorf("mode must be affine, mxfp4, mxfp8 or nvfp4, found %q", name)
 }
 
-// NewWeightForm is the form with a mode of that name, if there is such a form.
+// NewWeightForm returns the form with a mode of that name, if there is such a form.
 func NewWeightForm(mode string, bits, group int) (WeightForm, error) {
 	m, err := ParseQuantMode(mode)
 	if err != nil {
@@ -92,11 +92,11 @@ func (f WeightForm) Columns(words int64) int64 { return words * 32 / int64(f.Bit
 // Groups returns the number of scales of a row of columns codes, which groups must divide.
 func (f WeightForm) Groups(columns int64) int64 { return columns / int64(f.Group) }
 
-// String is the form for people: "affine 4-bit g64".
+// String returns the form for people: "affine 4-bit g64".
 func (f WeightForm) String() string { return fmt.Sprintf("%s %d-bit g%d", f.Mode, f.Bits, f.Group) }
 
-// FormOf is the form of the quantized weight that an operation takes or, for quantized, gives; false where it has none,
-// or attributes that its type rule refuses.
+// FormOf returns the form of the quantized weight that an operation takes or, for quantized, gives; false where it
+// has none, or attributes that its type rule refuses.
 func FormOf(op *Op) (WeightForm, bool) {
 	f, err := formOf(op)
 	return f, err == nil

@@ -60,7 +60,7 @@ func open[C huggingface.Config, M model](construct func(C, huggingface.Tokens,
 // Architectures lists the names of the supported architectures, as config.json has them.
 func Architectures() []string { return huggingface.Architectures() }
 
-// findArchitecture gives the row that serves a configuration. Every type of configuration has one.
+// findArchitecture returns the row that serves a configuration. Every type of configuration has one.
 func findArchitecture(config huggingface.Config) (architecture, bool) {
 	i := slices.IndexFunc(architectures, func(a architecture) bool { return a.serves(config) })
 	if i < 0 {

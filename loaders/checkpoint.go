@@ -144,8 +144,8 @@ func (c *Checkpoint) readSafetensors(files *safetensors.Checkpoint, config strin
 	})
 }
 
-// read gives the architecture its tensors: those of list that belong to the language model. sources returns the tensors
-// of the files from which one of them is made.
+// read gives the architecture its tensors: those of list that belong to the language model. sources returns the
+// tensors of the files from which one of them is made.
 func (c *Checkpoint) read(list []builder.Tensor, tensors *builder.Tensors, sources func(name string) []Source) error {
 	if c.model = c.arch.open(c.Model.Config, c.Model.Tokens, tensors); c.model == nil {
 		return fmt.Errorf("%s: expected another type of configuration than %T", c.Model.Dir, c.Model.Config)
@@ -171,10 +171,10 @@ func usedSources(tensors *builder.Tensors, sources func(name string) []Source) (
 	return out
 }
 
-// Architecture is the model's class name in transformers, one of [Architectures].
+// Architecture returns the model's class name in transformers, one of [Architectures].
 func (c *Checkpoint) Architecture() string { return c.Model.Architecture }
 
-// Family is a short name of the model family, one of [huggingface.Families]: "qwen35moe".
+// Family returns a short name of the model family, one of [huggingface.Families]: "qwen35moe".
 func (c *Checkpoint) Family() string { return c.Model.Family }
 
 // ExporterUsesMinMax reports how ExecuTorch's exporter quantizes the model: with 4-bit min/max and an 8-bit
@@ -216,7 +216,7 @@ func (c *Checkpoint) Notes() []string { return c.notes }
 // Prequantized reports whether the checkpoint is a bundle that ExecuTorch's quantize_and_save wrote.
 func (c *Checkpoint) Prequantized() bool { return c.prequantized }
 
-// BOS is the id of the token that begins a text, or false if the model has none.
+// BOS returns the id of the token that begins a text, or false if the model has none.
 func (c *Checkpoint) BOS() (int, bool) {
 	return c.Model.Tokens.BOS, c.Model.Tokens.BOS != huggingface.NoToken
 }

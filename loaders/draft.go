@@ -31,7 +31,7 @@ type assisted interface {
 	ReadAssistant(c *huggingface.Gemma4Assistant, t *builder.Tensors) (use func(), err error)
 }
 
-// Draft is the kind of the draft that modules have, [MultiTokenDraft] or [AssistantDraft]; "" for none.
+// Draft returns the kind of the draft that modules have, [MultiTokenDraft] or [AssistantDraft]; "" for none.
 func (c *Checkpoint) Draft() string { return c.draft }
 
 // FindDraft lets modules have the method draft where the checkpoint holds all that it needs: its tensors of
@@ -170,7 +170,7 @@ func (c *Checkpoint) wantedDraft() string {
 	return "no draft: etc knows none for such models"
 }
 
-// tensorsOf gives the tensors of files, and what finds their sources.
+// tensorsOf returns the tensors of files, and what finds their sources.
 func tensorsOf(files []*safetensors.File, prefix string) ([]builder.Tensor, func(name string) []Source) {
 	var list []builder.Tensor
 	byName := map[string]*safetensors.Tensor{}

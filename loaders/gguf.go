@@ -77,8 +77,8 @@ func newGGUF(m *gguf.Model, superblocks bool) (*Checkpoint, error) {
 	return c, err
 }
 
-// activations is the dtype of activations for a GGUF model: that which a checkpoint with such an embedding has, and
-// bf16, in which the authors computed, for one in blocks.
+// activations returns the dtype of activations for a GGUF model: that which a checkpoint with such an embedding has,
+// and bf16, in which the authors computed, for one in blocks.
 func activations(m *gguf.Model) ir.DType {
 	if t, ok := m.Tensor("token_embd.weight"); ok && (t.Type == gguf.F32 || t.Type == gguf.F16) {
 		return ir.F32

@@ -18,8 +18,8 @@ func (s Source) Provenance() string {
 	return ""
 }
 
-// Place is the path of the file that holds the tensor's bytes, as they are, and where they begin; false where they are
-// not those of a file.
+// Place returns the path of the file that holds the tensor's bytes, as they are, and where they begin; false where
+// they are not those of a file.
 func (s Source) Place() (path string, offset int64, ok bool) {
 	switch t := s.data.(type) {
 	case *safetensors.Tensor:

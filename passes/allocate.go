@@ -22,8 +22,8 @@ type Allocation struct {
 	Schemes []quantize.Scheme
 }
 
-// Tried is the scheme that the damage of a weight with such rows is measured with: the first of the schemes that fits,
-// with the method best in place of a calibrated one; nil where none fits.
+// Tried returns the scheme that the damage of a weight with such rows is measured with: the first of the schemes that
+// fits, with the method best in place of a calibrated one; nil where none fits.
 func (a *Allocation) Tried(cols int) *quantize.Scheme {
 	for _, s := range a.Schemes {
 		if s.Check(cols) == nil {
@@ -144,7 +144,7 @@ func tie(m *ir.Module, choices []*choice) []*choice {
 	})
 }
 
-// errorOf is the error of the option with a scheme, 0 where there is none.
+// errorOf returns the error of the option with a scheme, 0 where there is none.
 func (c *choice) errorOf(s *quantize.Scheme) float64 {
 	for _, o := range c.options {
 		if s != nil && o.scheme != nil && measurable(*o.scheme) == *s {
@@ -340,7 +340,7 @@ func spend(choices []*choice, bytes int64) {
 	}
 }
 
-// literal is a pattern that matches only name.
+// literal returns a pattern that matches only name.
 func literal(name string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
 }

@@ -48,10 +48,10 @@ func scalar(b *ir.Builder, d ir.DType, v float64) *ir.Value {
 	return b.Module.NewConstant(name, ir.StaticType(d), scalarData(d, v))
 }
 
-// rank2 are the attributes of the transposition of a matrix.
+// rank2 returns the attributes of the transposition of a matrix.
 func rank2() *ir.TransposeAttrs { return &ir.TransposeAttrs{Perm: []int{1, 0}} }
 
-// parts gives the packed codes, scales and biases of a quantized weight.
+// parts returns the packed codes, scales and biases of a quantized weight.
 func parts(b *ir.Builder, w *ir.Value) (packed, scales *ir.Value, biases any) {
 	if w.Def == nil || w.Def.Def.Name != "quantized" {
 		b.Fail("a weight of type %s is not joined from packed codes, scales and biases", w.Type)
@@ -163,7 +163,7 @@ func decomposeSwitchMLP(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 	return []*ir.Value{cast(b, y, op.Result().Type.DType)}
 }
 
-// expertActivation is the activation of the experts of switch_mlp or switch_geglu.
+// expertActivation returns the activation of the experts of switch_mlp or switch_geglu.
 func expertActivation(b *ir.Builder, op *ir.Op, gate *ir.Value) *ir.Value {
 	if op.Def.Name == "switch_geglu" {
 		return b.Value("gelu", &ir.GeluAttrs{Approximate: "tanh"}, gate)
@@ -183,7 +183,7 @@ func gather(b *ir.Builder, x, w, ids *ir.Value, sorted bool) *ir.Value {
 		promoted(b, x, w), packed, scales, biases, nil, ids)
 }
 
-// shapeLike gives the dims of x as operands of a reshape: constants, and sizes read at run time.
+// shapeLike returns the dims of x as operands of a reshape: constants, and sizes read at run time.
 func shapeLike(b *ir.Builder, x *ir.Value) []any {
 	out := make([]any, x.Type.Rank())
 	for i, d := range x.Type.Shape {

@@ -51,7 +51,7 @@ func gatedDeltaKernel(b *ir.Builder, op *ir.Op) []*ir.Value {
 	return kernel.Results
 }
 
-// rowsPerGroup is the number of state rows in a threadgroup: a divisor of the rows, so that none is idle.
+// rowsPerGroup returns the number of state rows in a threadgroup: a divisor of the rows, so that none is idle.
 func rowsPerGroup(rows int64) int64 {
 	for _, n := range []int64{4, 2} {
 		if rows%n == 0 {

@@ -38,7 +38,7 @@ func decomposeSample(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 	return []*ir.Value{cast(b, token, ir.I64)}
 }
 
-// sampleAsAuthors is the model authors' own sampler (examples/models/*/sampler.py): noise of the runtime's
+// sampleAsAuthors returns the model authors' own sampler (examples/models/*/sampler.py): noise of the runtime's
 // own, a temperature that is clamped away from zero instead of a greedy branch (requirement E8), and a
 // shift that keeps the logarithms finite.
 func sampleAsAuthors(b *ir.Builder, logits, temperature *ir.Value) *ir.Value {

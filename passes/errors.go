@@ -15,7 +15,7 @@ func (e *SchemeError) Error() string {
 	return fmt.Sprintf("tensor %s %v: %v", e.Tensor, e.Shape, e.Err)
 }
 
-// Unwrap gives what does not fit.
+// Unwrap returns what does not fit.
 func (e *SchemeError) Unwrap() error { return e.Err }
 
 // BudgetError reports an [Allocation] of fewer bits than its smallest schemes need.

@@ -77,7 +77,7 @@ func (f *Folding) small(t ir.Type) bool {
 	return n <= f.Limit
 }
 
-// compute gives op's result, or nil where the precisions disagree.
+// compute returns op's result, or nil where the precisions disagree.
 func (f *Folding) compute(op *ir.Op) (*eval.Tensor, error) {
 	var first *eval.Tensor
 	for _, precision := range f.Precisions {

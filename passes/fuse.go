@@ -38,7 +38,7 @@ type weightUses struct {
 	groups  map[string]int       // how often a group of weights would merge, by its key
 }
 
-// membersOf are the linears of a region that would merge, those in regions of it aside.
+// membersOf returns the linears of a region that would merge, those in regions of it aside.
 func membersOf(r *ir.Region) map[family][]*ir.Op {
 	members := map[family][]*ir.Op{}
 	for _, op := range r.Ops {
@@ -71,7 +71,7 @@ func usesOf(r *ir.Region) *weightUses {
 	return u
 }
 
-// storedIn is the constant of a weight, of its codes where it is quantized; nil where there is none.
+// storedIn returns the constant of a weight, of its codes where it is quantized; nil where there is none.
 func storedIn(w *ir.Value) *ir.Constant {
 	if w.Def != nil && w.Def.Def.Name == "quantized" {
 		w = w.Def.Input("packed")
@@ -183,7 +183,7 @@ type family struct {
 	form  ir.WeightForm // zero where the weight is not quantized
 }
 
-// familyOf gives the family of a linear that can be merged: its weight is a matrix of the checkpoint, as
+// familyOf returns the family of a linear that can be merged: its weight is a matrix of the checkpoint, as
 // floats or quantized, in mode affine with biases, and it adds no bias.
 func familyOf(op *ir.Op) (family, bool) {
 	if op.Def.Name != "linear" {

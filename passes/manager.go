@@ -26,7 +26,7 @@ type Order struct{ Pass, Because string }
 // which begins with runtime/fuse and ends with the rows of a device.
 type List[O any] []Row[O]
 
-// Ordered gives the rows as a table. It panics where a row stands before one that it must come after, where a name
+// Ordered returns the rows as a table. It panics where a row stands before one that it must come after, where a name
 // stands twice or where a constraint names no pass: tables are package variables, so the program does not start.
 func Ordered[O any](rows ...Row[O]) List[O] {
 	if err := checkOrder(rows); err != nil {

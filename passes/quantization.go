@@ -73,7 +73,7 @@ const (
 	biasesOutput
 )
 
-// outputs is the number of outputs: modes other than affine have no biases.
+// outputs returns the number of outputs: modes other than affine have no biases.
 func (q *quantization) outputs() int {
 	if q.scheme.HasBiases() {
 		return biasesOutput + 1
@@ -94,10 +94,10 @@ func (q *quantization) output(i int) ir.Data {
 	return quantizedPart{q, i, d, shape}
 }
 
-// storedGroup is the group size of the stored form.
+// storedGroup returns the group size of the stored form.
 func (q *quantization) storedGroup() int { return q.scheme.StoredGroupSize(q.cols) }
 
-// rowBytes is the number of bytes of a row of an output.
+// rowBytes returns the number of bytes of a row of an output.
 func (q *quantization) rowBytes(output int) int64 {
 	if output == packedOutput {
 		return int64(4 * q.scheme.PackedCols(q.cols))
@@ -105,7 +105,7 @@ func (q *quantization) rowBytes(output int) int64 {
 	return int64(q.scaleDType().Size() * q.scheme.ParamCols(q.cols))
 }
 
-// scaleDType is the dtype of scales and biases.
+// scaleDType returns the dtype of scales and biases.
 func (q *quantization) scaleDType() ir.DType {
 	if q.scheme.Mode != ir.Affine {
 		return ir.U8
@@ -113,13 +113,13 @@ func (q *quantization) scaleDType() ir.DType {
 	return paramTypes[q.scheme.Params]
 }
 
-// matrixBlocks is the number of blocks of a matrix: none spans two.
+// matrixBlocks returns the number of blocks of a matrix: none spans two.
 func (q *quantization) matrixBlocks() int { return (q.rows + q.blockRows - 1) / q.blockRows }
 
-// Blocks is the number of blocks of rows.
+// Blocks returns the number of blocks of rows.
 func (q *quantization) Blocks() int { return q.stack * q.matrixBlocks() }
 
-// blockRange gives the rows of the stack in block i.
+// blockRange returns the rows of the stack in block i.
 func (q *quantization) blockRange(i int) (first, rows int) {
 	matrix, within := i/q.matrixBlocks(), i%q.matrixBlocks()*q.blockRows
 	return matrix*q.rows + within, min(q.blockRows, q.rows-within)

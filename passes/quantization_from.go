@@ -2,13 +2,13 @@ package passes
 
 import "github.com/etc-ml/etc/ir"
 
-// From is the weight that is quantized.
+// From returns the weight that is quantized.
 func (q *quantization) From() []ir.Data { return []ir.Data{q.source} }
 
 // hqqFitBytes is the memory of hqq's search for each group of a matrix: a float32 and a count, padded.
 const hqqFitBytes = 8
 
-// WorkerBytes is the memory that a worker needs for a block: its source bytes, a tile of decoded weights with
+// WorkerBytes returns the memory that a worker needs for a block: its source bytes, a tile of decoded weights with
 // the quantizer's work on it, and the encoded outputs.
 func (q *quantization) WorkerBytes() int64 {
 	row := int64(q.cols * q.source.DType().Size())
@@ -25,7 +25,7 @@ func (q *quantization) WorkerBytes() int64 {
 // data of methods that search.
 const decodedBytes = 32
 
-// SharedBytes is the memory that all workers share while a matrix is being quantized: hqq's fits.
+// SharedBytes returns the memory that all workers share while a matrix is being quantized: hqq's fits.
 func (q *quantization) SharedBytes() int64 {
 	if q.searches == nil {
 		return 0

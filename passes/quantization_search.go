@@ -31,7 +31,7 @@ func newSearches(q *quantization) []search {
 	return s
 }
 
-// search gives the search over a matrix when it is complete.
+// search returns the search over a matrix when it is complete.
 func (q *quantization) search(matrix int) (*search, error) {
 	s := &q.searches[matrix]
 	s.start.Do(func() {
@@ -74,7 +74,7 @@ func (q *quantization) look(s *search, i int) {
 	}
 }
 
-// fitsOf are the fits of rows, counted from the first of the stack.
+// fitsOf returns the fits of rows, counted from the first of the stack.
 func (s *search) fitsOf(q *quantization, first, rows int) []quantize.Fit {
 	fits := s.fits.Load()
 	if fits == nil {

@@ -53,13 +53,13 @@ func (r Recipe) match(kind WeightKind, name string) *quantize.Scheme {
 	return nil
 }
 
-// Scheme gives the scheme for a weight; nil for one that stays as it is.
+// Scheme returns the scheme for a weight; nil for one that stays as it is.
 func (r Recipe) Scheme(kind WeightKind, name string) *quantize.Scheme { return r.match(kind, name) }
 
 // Names reports whether a rule decides about a weight of a linear.
 func (r Recipe) Names(name string) bool { return r.rule(LinearWeight, name) != nil }
 
-// rule gives the rule that decides about a weight; nil for none.
+// rule returns the rule that decides about a weight; nil for none.
 func (r Recipe) rule(kind WeightKind, name string) *Rule {
 	if kind == DraftWeight {
 		if rule := r.first(kind, name, nil); rule != nil {
@@ -70,7 +70,7 @@ func (r Recipe) rule(kind WeightKind, name string) *Rule {
 	return r.first(kind, name, nil)
 }
 
-// first gives the first rule for a kind that matches a name, of those that among takes; nil takes all.
+// first returns the first rule for a kind that matches a name, of those that among takes; nil takes all.
 func (r Recipe) first(kind WeightKind, name string, among func(Rule) bool) *Rule {
 	for i, rule := range r.Rules {
 		if rule.Kind != kind || among != nil && !among(rule) {
@@ -128,7 +128,7 @@ func DefaultRecipe(linear, embedding *quantize.Scheme, more ...string) Recipe {
 	return r
 }
 
-// AllocationRecipe is the recipe to put rules of an [Allocation] before: what DefaultRecipe keeps at 8 bits gets
+// AllocationRecipe returns the recipe to put rules of an [Allocation] before: what DefaultRecipe keeps at 8 bits gets
 // the scheme sensitive, embeddings the scheme embedding, nil for none, and the other linears are not decided.
 func AllocationRecipe(sensitiveScheme *quantize.Scheme, embedding *quantize.Scheme, more ...string) Recipe {
 	r := DefaultRecipe(sensitiveScheme, embedding, more...)

@@ -212,14 +212,14 @@ func parseLayers(text string) ([]LayerRange, error) {
 	return ranges, nil
 }
 
-// String gives the recipe's text form, as [ParseRecipe] reads it. A recipe with a method that has no
+// String returns the recipe's text form, as [ParseRecipe] reads it. A recipe with a method that has no
 // name there (torchao's, of recipe executorch) has a text that is only to look at.
 func (r Recipe) String() string {
 	lines := append([]string{"# recipe " + strings.Map(oneLine, r.Name)}, r.Lines()...)
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// Lines are the lines of the text form.
+// Lines returns the lines of the text form.
 func (r Recipe) Lines() []string {
 	width := len("*")
 	for _, rule := range r.Rules {

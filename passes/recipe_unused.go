@@ -1,7 +1,7 @@
 package passes
 
-// Unused gives the rules of a recipe that decided about no weight of a report, as the recipe's text writes them: their
-// patterns match no name, or rules before them matched first.
+// Unused returns the rules of a recipe that decided about no weight of a report, as the recipe's text writes them:
+// their patterns match no name, or rules before them matched first.
 func (r Recipe) Unused(report *Report) []string {
 	used := map[*Rule]bool{}
 	for _, w := range report.Weights {

@@ -45,10 +45,10 @@ type CalibratedWeight struct {
 	Noise, Signal float64
 }
 
-// BitsPerWeight is the number of bits that an element takes, its share of scales and biases included.
+// BitsPerWeight returns the number of bits that an element takes, its share of scales and biases included.
 func (w *Weight) BitsPerWeight() float64 { return 8 * float64(w.Bytes) / float64(w.Elements) }
 
-// Error is the relative error of a quantized weight, |stored - given| / |given| in the Euclidean norm, of
+// Error returns the relative error of a quantized weight, |stored - given| / |given| in the Euclidean norm, of
 // the rows that have been measured: some of every block that has been computed. It reports false where
 // nothing has been measured, or the weight is not quantized. It is safe to call while a file is written.
 func (w *Weight) Error() (float64, bool) {
@@ -72,12 +72,12 @@ func (r *Report) add(w *Weight) {
 	}
 }
 
-// plainWeight is a weight that stays as it is.
+// plainWeight returns a weight that stays as it is.
 func plainWeight(kind WeightKind, name string, d ir.Data) *Weight {
 	return &Weight{Name: name, Kind: kind, Elements: ir.Elements(d.Shape()), Bytes: ir.DataSize(d)}
 }
 
-// givenWeight is a weight that the checkpoint holds quantized.
+// givenWeight returns a weight that the checkpoint holds quantized.
 func givenWeight(kind WeightKind, op *ir.Op) *Weight {
 	a := ir.Attrs[ir.QuantizedAttrs](op)
 	packed := op.Input("packed").Constant
@@ -116,7 +116,7 @@ func (m *measurement) total() (noise, signal float64) {
 	return noise, signal
 }
 
-// squares gives the sums of the squared errors of a result and of the squared weights that it was made of.
+// squares returns the sums of the squared errors of a result and of the squared weights that it was made of.
 // stored is memory for the result's weights, which is returned.
 func squares(r *quantize.Result, given, stored []float32) (noise, signal float64, memory []float32, err error) {
 	stored = grow(stored, len(given))

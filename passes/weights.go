@@ -35,7 +35,7 @@ func quantizeWeights(m *ir.Module, o *Options) error {
 	})
 }
 
-// mainWeights are the weights that the main method uses, by the constants that hold them.
+// mainWeights returns the weights that the main method uses, by the constants that hold them.
 func mainWeights(m *ir.Module) map[*ir.Constant]bool {
 	out := map[*ir.Constant]bool{}
 	for c := range usesOf(m.Entry.Body).weights {
@@ -44,7 +44,7 @@ func mainWeights(m *ir.Module) map[*ir.Constant]bool {
 	return out
 }
 
-// kindOf is the kind of the weights of an operation.
+// kindOf returns the kind of the weights of an operation.
 func kindOf(op *ir.Op) WeightKind {
 	if op.Def.Name == "embedding" {
 		return EmbeddingWeight
@@ -190,8 +190,8 @@ func (q *weightQuantizer) constants(b *ir.Builder, kind WeightKind, c *ir.Consta
 	return k
 }
 
-// wideEmbedding is an embedding whose rows become float32 activations, nil where activations are bf16. Rounding its
-// constants would give a graph that begins in bf16 and goes on in float32.
+// wideEmbedding returns an embedding whose rows become float32 activations, nil where activations are bf16. Rounding
+// its constants would give a graph that begins in bf16 and goes on in float32.
 func wideEmbedding(m *ir.Module) (found *ir.Value) {
 	for _, f := range m.Entries() {
 		narrowed := map[*ir.Value]bool{}

@@ -7,7 +7,7 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// parts are the packed codes, the scales and, where there are some, the biases of a weight.
+// parts returns the packed codes, the scales and, where there are some, the biases of a weight.
 func (q *weightQuantizer) parts(c *ir.Constant, s quantize.Scheme, report *Weight) (out []ir.Data, err error) {
 	if s.Method.Calibrated() {
 		shape := c.Data.Shape()

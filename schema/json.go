@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// JSON gives a root table in the form of flatc --json: fields in the schema's order under its names, those
+// JSON returns a root table in the form of flatc --json: fields in the schema's order under its names, those
 // without a value left out, enums by name, a union as two fields, the tag under NAME_type. Numbers that JSON does
 // not have are strings: "inf", "-inf" and "nan".
 func JSON(root Packer) (json.RawMessage, error) {
@@ -97,7 +97,7 @@ func writeTable(b *bytes.Buffer, v reflect.Value) error {
 	return nil
 }
 
-// unionStruct gives the struct that stands for a union in the object API: a tag and a value of any type.
+// unionStruct returns the struct that stands for a union in the object API: a tag and a value of any type.
 func unionStruct(v reflect.Value) (reflect.Value, bool) {
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
 		return v, false

@@ -212,7 +212,7 @@ func loadUnion(e *reflection.Enum) union {
 	return u
 }
 
-// shortName is a name without its namespace.
+// shortName returns a name without its namespace.
 func shortName(name []byte) string {
 	return string(name[strings.LastIndexByte(string(name), '.')+1:])
 }

@@ -82,7 +82,7 @@ func Name(parts ...string) string {
 
 func (c *Cache) path(name string) string { return filepath.Join(c.dir, name[:2], name[2:]+extension) }
 
-// Get gives the content of an entry, false where there is none. The time of its use is noted.
+// Get returns the content of an entry, false where there is none. The time of its use is noted.
 func (c *Cache) Get(name string) ([]byte, bool) {
 	path := c.path(name)
 	p, err := readEntry(path, name)
@@ -120,7 +120,7 @@ func readEntry(path, name string) ([]byte, error) {
 	return p[len(magic):body], nil
 }
 
-// sum is the hash at the end of an entry.
+// sum returns the hash at the end of an entry.
 func sum(name string, p []byte) []byte {
 	h := sha256.New()
 	h.Write([]byte(name))
@@ -166,7 +166,7 @@ type entry struct {
 	used time.Time
 }
 
-// list gives the entries. What other processes remove meanwhile is left out. Files that a process has begun and not
+// list returns the entries. What other processes remove meanwhile is left out. Files that a process has begun and not
 // ended for a day are removed.
 func (c *Cache) list() ([]entry, error) {
 	var out []entry

@@ -13,7 +13,7 @@ import (
 // memory.
 type Skipper interface{ Skip(block int) }
 
-// Wrap gives data that takes its bytes from the cache and leaves there what it has to compute, where the data is an
+// Wrap returns data that takes its bytes from the cache and leaves there what it has to compute, where the data is an
 // output of a computation in blocks; other data stays as it is. version changes when computations of one provenance
 // give other bytes. content gives a hash of the bytes of a leaf of the data ([ir.Leaves]) and false where it knows
 // none; then nothing is cached.
@@ -62,7 +62,7 @@ type computation struct {
 	err    error
 }
 
-// From is the data that it reads.
+// From returns the data that it reads.
 func (c *computation) From() []ir.Data { return c.leaves }
 
 // sized is implemented by computations that report their memory to codegen.
@@ -75,7 +75,7 @@ type sized interface {
 // frame.
 const entryBytes = 4 << 20
 
-// WorkerBytes is the memory that a worker needs.
+// WorkerBytes returns the memory that a worker needs.
 func (c *computation) WorkerBytes() int64 {
 	if s, ok := c.Blocked.(sized); ok {
 		return s.WorkerBytes() + entryBytes
@@ -83,7 +83,7 @@ func (c *computation) WorkerBytes() int64 {
 	return 2 * entryBytes
 }
 
-// SharedBytes is the memory that workers share.
+// SharedBytes returns the memory that workers share.
 func (c *computation) SharedBytes() int64 {
 	if s, ok := c.Blocked.(sized); ok {
 		return s.SharedBytes()
@@ -98,7 +98,7 @@ func (c *computation) Skip(i int) {
 	}
 }
 
-// Produce gives all blocks in order.
+// Produce emits all blocks in order.
 func (c *computation) Produce(emit func(output int, offset int64, p []byte) error) error {
 	for i := range c.Blocks() {
 		if err := c.ProduceBlock(i, emit); err != nil {
@@ -108,7 +108,7 @@ func (c *computation) Produce(emit func(output int, offset int64, p []byte) erro
 	return nil
 }
 
-// ProduceBlock gives block i from the cache, or computes it and leaves it there.
+// ProduceBlock emits block i: from the cache, or computed, which it then adds to the cache.
 func (c *computation) ProduceBlock(i int, emit func(output int, offset int64, p []byte) error) error {
 	name, ok, err := c.name(i)
 	if err != nil {
@@ -143,7 +143,7 @@ func (c *computation) ProduceBlock(i int, emit func(output int, offset int64, p 
 	return nil
 }
 
-// name is the name of block i, false where it has none.
+// name returns the name of block i, false where it has none.
 func (c *computation) name(i int) (string, bool, error) {
 	c.naming.Do(func() {
 		parts := []string{c.version, c.Provenance(), strconv.Itoa(c.Blocks())}

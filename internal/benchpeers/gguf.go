@@ -37,7 +37,7 @@ func (t tensor) elements() uint64 {
 	return n
 }
 
-// bytes is the size of the data.
+// bytes returns the size of the data.
 func (t tensor) bytes() uint64 {
 	switch t.kind {
 	case typeQ4_0:
@@ -204,7 +204,7 @@ func (t tensor) writeData(w io.Writer, r *rand.Rand) error {
 	return nil
 }
 
-// float16 is a positive number of IEEE 754 binary16's normal range, rounded down.
+// float16 returns a positive number of IEEE 754 binary16's normal range, rounded down.
 func float16(v float64) uint16 {
 	fraction, exponent := math.Frexp(v)
 	return uint16(exponent+14)<<10 | uint16(fraction*2048)&1023

@@ -136,7 +136,7 @@ func arguments(s setting, n plan) []string {
 		fmt.Sprint(s.Depth), "-r", fmt.Sprint(n.repetitions)}
 }
 
-// runLlama gives what llama-bench says.
+// runLlama returns what llama-bench says.
 func (p *peers) runLlama(path string, s setting, n plan) (samples, *exec.Cmd, error) {
 	text, c, err := p.output(p.llama, append(arguments(s, n), "-m", path, "-o", "json")...)
 	if err != nil {
@@ -160,7 +160,7 @@ func (p *peers) runLlama(path string, s setting, n plan) (samples, *exec.Cmd, er
 	return got, c, nil
 }
 
-// runEtc gives what etc bench says.
+// runEtc returns what etc bench says.
 func (p *peers) runEtc(path string, s setting, n plan) (samples, *exec.Cmd, error) {
 	args := arguments(s, n)
 	args[0] = "--threads"
@@ -200,7 +200,7 @@ func (p *peers) output(name string, args ...string) ([]byte, *exec.Cmd, error) {
 // readBuffer is larger than any cache.
 var readBuffer []byte
 
-// readSpeed is the best of some reads of a buffer by threads, in GB/s.
+// readSpeed returns the best of some reads of a buffer by threads, in GB/s.
 func readSpeed(threads int) float64 {
 	if readBuffer == nil {
 		readBuffer = make([]byte, 1<<30)

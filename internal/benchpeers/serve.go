@@ -54,7 +54,7 @@ func (p *peers) serveFiles(m model) (pte, ggufPath string, err error) {
 		pte)
 }
 
-// vocabularySize is the number of rows of the embedding.
+// vocabularySize returns the number of rows of the embedding.
 func (g *gguf) vocabularySize() int {
 	i := slices.IndexFunc(g.tensors, func(t tensor) bool { return t.name == "token_embd.weight" })
 	return int(g.tensors[i].dims[1])

@@ -41,7 +41,7 @@ path[class^=m] { stroke: var(--page); stroke-width: 1; }
 </style>
 `
 
-// frontier are the results that none with as few bits is better than, by bits.
+// frontier returns the results that none with as few bits is better than, by bits.
 func frontier(results []result) (front []result) {
 	sorted := slices.Clone(results)
 	slices.SortStableFunc(sorted, func(a, b result) int {
@@ -124,7 +124,7 @@ func newAxes(results []result) axes {
 	return a
 }
 
-// at is the place of a result in a panel.
+// at returns the place of a result in a panel.
 func (a axes) at(r result) (x, y float64) {
 	x = (r.Bits - a.low) / (a.high - a.low) * panelWidth
 	y = (a.most - math.Log10(max(r.KL, 1e-12))) / (a.most - a.least) * panelHeight
@@ -192,7 +192,7 @@ func (a axes) labels(b *bytes.Buffer, front []result) {
 	}
 }
 
-// label is a result's name in the picture.
+// label returns a result's name in the picture.
 func label(r result) string {
 	name := r.Form
 	if r.Group > 0 {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// models are the names in the results, in their order.
+// models returns the names in the results, in their order.
 func models(results []result) (names []string) {
 	for _, r := range results {
 		if !slices.Contains(names, r.Model) {
@@ -17,7 +17,7 @@ func models(results []result) (names []string) {
 	return names
 }
 
-// plain is the result that others of the same model are told beside: MLX's own 4 bits in groups of 64.
+// plain returns the result that others of the same model are told beside: MLX's own 4 bits in groups of 64.
 func plain(results []result, model string) *result {
 	for i, r := range results {
 		if r.same(model, setting{Form: "4w", Group: 64, Method: "minmax"}) {

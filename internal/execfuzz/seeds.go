@@ -11,13 +11,13 @@ import (
 //go:embed testdata/nodes.tar.gz
 var nodes []byte
 
-// Nodes are programs of one node or a few, as ExecuTorch's exporter writes them; see testdata/README.md.
+// Nodes returns programs of one node or a few, as ExecuTorch's exporter writes them; see testdata/README.md.
 func Nodes() ([]Seed, error) { return unpack(nodes) }
 
 //go:embed testdata/found.tar.gz
 var found []byte
 
-// Found are mutants that have shown a fault, which is mended; testdata/README.md tells which.
+// Found returns mutants that have shown a fault, which is mended; testdata/README.md tells which.
 func Found() ([]Seed, error) { return unpack(found) }
 
 func unpack(archive []byte) ([]Seed, error) {

@@ -58,7 +58,7 @@ var system atomic.Pointer[FileSystem]
 
 func init() { SetFileSystem(Disk()) }
 
-// Disk is the file system of the machine.
+// Disk returns the file system of the machine.
 func Disk() FileSystem { return disk{} }
 
 // SetFileSystem makes etc write all files with another file system until restore is called. Tests use it to let

@@ -162,7 +162,7 @@ func minInt(x, y int64) int64 { return min(x, y) }
 func maxU64(x, y int64) int64 { return int64(max(uint64(x), uint64(y))) }
 func minU64(x, y int64) int64 { return int64(min(uint64(x), uint64(y))) }
 
-// ieeeRemainder is the exact difference of x and the multiple of y nearest to it. MLX on a CPU gives
+// ieeeRemainder returns the exact difference of x and the multiple of y nearest to it. MLX on a CPU gives
 // it for bf16 and f16, whose C++ classes its correction of the sign takes for unsigned.
 func ieeeRemainder(x, y float32) float32 {
 	return float32(math.Remainder(float64(x), float64(y)))

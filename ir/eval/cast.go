@@ -80,7 +80,7 @@ func holds(d, from ir.DType) bool {
 	return from.Size() <= d.Size()
 }
 
-// atLeastFloat is the dtype in which MLX computes a function of floats: f32 for integers and bools.
+// atLeastFloat returns the dtype in which MLX computes a function of floats: f32 for integers and bools.
 func atLeastFloat(d ir.DType) ir.DType {
 	if d.IsFloat() {
 		return d

@@ -113,7 +113,7 @@ func embedding(c *Call) ([]Value, error) {
 	return one(c.floatResult(0, shape, out))
 }
 
-// topK gives the K largest elements along the last axis, largest first, and their indices. Of equal
+// topK returns the K largest elements along the last axis, largest first, and their indices. Of equal
 // elements the later ones are chosen and come first, as where MLX sorts fully (on a GPU; on a CPU it
 // chooses the same elements, and equal ones among them may change places). A NaN is larger than all.
 func topK(c *Call) ([]Value, error) {
@@ -150,7 +150,7 @@ func topK(c *Call) ([]Value, error) {
 	return []Value{{Tensor: values}, {Tensor: c.cast(indices, c.Result(1).DType)}}, nil
 }
 
-// largest gives the positions of the k largest elements of x in the order of topK.
+// largest returns the positions of the k largest elements of x in the order of topK.
 func largest[T int64 | float32](x []T, k int) []int {
 	order := make([]int, len(x))
 	for i := range order {

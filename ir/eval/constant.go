@@ -34,7 +34,7 @@ func (s *Constants) get(c *ir.Constant) (*Tensor, error) {
 	return t, nil
 }
 
-// ConstantBytes gives the bytes of a constant, in the file's map where they lie there: they must not be changed.
+// ConstantBytes returns the bytes of a constant, in the file's map where they lie there: they must not be changed.
 func ConstantBytes(c *ir.Constant) ([]byte, error) {
 	if c.Data == nil {
 		return nil, fmt.Errorf("constant @%s has no bytes: the module was read from text without weights", c.Name)
@@ -49,7 +49,7 @@ func ConstantBytes(c *ir.Constant) ([]byte, error) {
 	return p, nil
 }
 
-// DecodeConstant gives a constant as a tensor, whose elements are a copy.
+// DecodeConstant returns a constant as a tensor, whose elements are a copy.
 func DecodeConstant(c *ir.Constant) (*Tensor, error) {
 	p, err := ConstantBytes(c)
 	if err != nil {

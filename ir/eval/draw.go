@@ -207,9 +207,9 @@ func draw(c *Call) ([]Value, error) {
 	return c.result(tokens, nil)
 }
 
-// logprobs gives natural logarithms of probabilities under the softmax of logits [R, V], in which a NaN has none: that
-// of the row's token, and the wanted most likely tokens with theirs, the most likely first, of equals the one of the
-// lowest id. Behind them, and everywhere in a row that wants fewer than 0, ids are −1 and numbers 0.
+// logprobs returns natural logarithms of probabilities under the softmax of logits [R, V], in which a NaN has none:
+// that of the row's token, and the wanted most likely tokens with theirs, the most likely first, of equals the one of
+// the lowest id. Behind them, and everywhere in a row that wants fewer than 0, ids are −1 and numbers 0.
 func logprobs(c *Call) ([]Value, error) {
 	logits, token, wanted := c.Tensor("logits"), c.Tensor("token"), c.Tensor("wanted")
 	if len(logits.Shape) != 2 || token.Len() != logits.Shape[0] || wanted.Len() != logits.Shape[0] ||
@@ -247,7 +247,7 @@ func logprobs(c *Call) ([]Value, error) {
 	return out, nil
 }
 
-// softmaxScale gives the highest of the logits and the logarithm of the sum of e^(v - highest).
+// softmaxScale returns the highest of the logits and the logarithm of the sum of e^(v - highest).
 func softmaxScale(row []float32) (highest, logSum float32) {
 	highest = row[argmaxOf(row)]
 	sum := 0.0
@@ -259,7 +259,7 @@ func softmaxScale(row []float32) (highest, logSum float32) {
 	return highest, numeric.Log32(float32(sum))
 }
 
-// likeliest are the ids of the n greatest logits, the greatest first.
+// likeliest returns the ids of the n greatest logits, the greatest first.
 func likeliest(row []float32, n int) []int {
 	ids := make([]int, 0, len(row))
 	for i, v := range row {

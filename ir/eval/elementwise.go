@@ -13,7 +13,7 @@ func init() {
 	})
 }
 
-// broadcastShape is the shape that shapes broadcast to: dims are aligned from the right, and a dim of
+// broadcastShape returns the shape that shapes broadcast to: dims are aligned from the right, and a dim of
 // 1 stretches to any other.
 func broadcastShape(shapes ...[]int) ([]int, error) {
 	rank := 0
@@ -39,7 +39,7 @@ func broadcastShape(shapes ...[]int) ([]int, error) {
 	return out, nil
 }
 
-// broadcastStrides are the strides with which a dense tensor of shape is read as one of shape out:
+// broadcastStrides returns the strides with which a dense tensor of shape is read as one of shape out:
 // 0 in the dims that stretch.
 func broadcastStrides(shape, out []int) []int {
 	strides := make([]int, len(out))
@@ -209,7 +209,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// clip is the minimum of a_max and the maximum of a_min and x; either bound may be absent.
+// clip returns the minimum of a_max and the maximum of a_min and x; either bound may be absent.
 func clip(c *Call) ([]Value, error) {
 	x := c.Tensor("x")
 	var err error

@@ -31,8 +31,8 @@ func ConvertOutput(t *Tensor, d ir.DType, p Precision) *Tensor {
 	return out
 }
 
-// StateDType is the dtype in which the content of a buffer of dtype d is held exactly: float32 for floats in FP32, else
-// d.
+// StateDType returns the dtype in which the content of a buffer of dtype d is held exactly: float32 for floats in
+// FP32, else d.
 func StateDType(d ir.DType, p Precision) ir.DType {
 	if p == FP32 && d.IsFloat() {
 		return ir.F32

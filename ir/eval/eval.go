@@ -84,7 +84,7 @@ func (c *Call) index(name string) int {
 // Has reports whether an optional operand is present.
 func (c *Call) Has(name string) bool { return len(c.Args[c.index(name)]) > 0 }
 
-// Tensor is the tensor in an operand, or nil where the operand is absent or an int.
+// Tensor returns the tensor in an operand, or nil where the operand is absent or an int.
 func (c *Call) Tensor(name string) *Tensor {
 	if a := c.Args[c.index(name)]; len(a) > 0 {
 		return a[0].Tensor
@@ -92,7 +92,7 @@ func (c *Call) Tensor(name string) *Tensor {
 	return nil
 }
 
-// Tensors are the tensors of a list operand.
+// Tensors returns the tensors of a list operand.
 func (c *Call) Tensors(name string) []*Tensor {
 	args := c.Args[c.index(name)]
 	out := make([]*Tensor, len(args))
@@ -102,10 +102,10 @@ func (c *Call) Tensors(name string) []*Tensor {
 	return out
 }
 
-// Int is the value of an int operand.
+// Int returns the value of an int operand.
 func (c *Call) Int(name string) int64 { return c.Args[c.index(name)][0].Int }
 
-// Ints are the values of an int list operand.
+// Ints returns the values of an int list operand.
 func (c *Call) Ints(name string) []int64 {
 	args := c.Args[c.index(name)]
 	out := make([]int64, len(args))
@@ -115,7 +115,7 @@ func (c *Call) Ints(name string) []int64 {
 	return out
 }
 
-// Float is the value of a float operand: a literal or an int value.
+// Float returns the value of a float operand: a literal or an int value.
 func (c *Call) Float(name string) float64 {
 	i := c.index(name)
 	if c.Op.Args[i][0].Kind == ir.FloatArg {
@@ -124,7 +124,7 @@ func (c *Call) Float(name string) float64 {
 	return float64(c.Args[i][0].Int)
 }
 
-// Result is the declared type of result number i: the dtype that MLX gives it.
+// Result returns the declared type of result number i: the dtype that MLX gives it.
 func (c *Call) Result(i int) ir.Type { return c.Op.Results[i].Type }
 
 // Round rounds v to dtype d under Strict and leaves it as it is under FP32 and Mixed.

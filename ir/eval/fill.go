@@ -102,7 +102,7 @@ func arange(c *Call) ([]Value, error) {
 	return c.result(out, nil)
 }
 
-// tri is a matrix of ones on and below the diagonal number k, and zeros above.
+// tri returns a matrix of ones on and below the diagonal number k, and zeros above.
 func tri(c *Call) ([]Value, error) {
 	a := ir.Attrs[ir.TriAttrs](c.Op)
 	rows, columns := int(c.int32("n")), int(c.int32("m"))

@@ -16,7 +16,7 @@ func init() {
 	})
 }
 
-// indices gives the elements of an index tensor as positions in a dim; negative ones count from the
+// indices returns the elements of an index tensor as positions in a dim; negative ones count from the
 // end. MLX reads out of bounds where an index is out of range; here that is an error.
 func indices(t *Tensor, name string, dim int) ([]int, error) {
 	if !t.DType.IsInteger() {

@@ -25,10 +25,10 @@ func init() {
 // INT32_MAX.
 func clampInt32(v int64) int64 { return min(max(v, math.MinInt32), math.MaxInt32) }
 
-// int32 is the value of an int operand; a literal is clamped to 32 bits.
+// int32 returns the value of an int operand; a literal is clamped to 32 bits.
 func (c *Call) int32(name string) int64 { return clampInt32(c.Int(name)) }
 
-// int32s are the values of an int list operand, clamped to 32 bits.
+// int32s returns the values of an int list operand, clamped to 32 bits.
 func (c *Call) int32s(name string) []int {
 	args := c.Args[c.index(name)]
 	out := make([]int, len(args))

@@ -90,14 +90,14 @@ func (x *Machine) Reset() error {
 	return nil
 }
 
-// Buffer gives the present content of a buffer.
+// Buffer returns the present content of a buffer.
 func (x *Machine) Buffer(b *ir.Buffer) *Tensor { return x.buffers[b] }
 
 // SetBuffer sets the content of a buffer, which must have the buffer's dtype and shape. The machine owns t
 // from then on.
 func (x *Machine) SetBuffer(b *ir.Buffer, t *Tensor) { x.buffers[b] = t }
 
-// Module is the module that the machine runs.
+// Module returns the module that the machine runs.
 func (x *Machine) Module() *ir.Module { return x.module }
 
 // Precision is what the machine was made for.
@@ -225,7 +225,7 @@ func (x *Machine) value(v *ir.Value) (Value, error) {
 var errUndefined = errors.New("nothing has been written there: it is a result of an if, and the arm that ran does " +
 	"not write it")
 
-// operand is a value as op takes it.
+// operand returns a value as op takes it.
 func (x *Machine) operand(op *ir.Op, name string, v *ir.Value) (Value, error) {
 	if c := v.Constant; c != nil && c.Data != nil && c.Data.DType() == ir.U32 && packedOperands[op.Def.Name] == name {
 		t, err := x.constants.packed(c)
@@ -475,7 +475,7 @@ func Update(c *Call, state *Tensor) (out []Value, err error) {
 	return out, nil
 }
 
-// bufferPrecision is the precision of what is written to state: mixed rounds there, and only there.
+// bufferPrecision returns the precision of what is written to state: mixed rounds there, and only there.
 func (c *Call) bufferPrecision() Precision {
 	if c.Precision == Mixed {
 		return Strict
@@ -509,7 +509,7 @@ func equalInts(a, b []int) bool {
 	return true
 }
 
-// convert gives t in dtype d; it may be t itself. A float dtype rounds only under Strict.
+// convert returns t in dtype d; it may be t itself. A float dtype rounds only under Strict.
 func convert(t *Tensor, d ir.DType, p Precision) *Tensor {
 	if t.DType == d && (p != Strict || !d.IsFloat() || d == ir.F32) {
 		return t

@@ -28,7 +28,7 @@ type matrices struct {
 	copies bool
 }
 
-// denseRows are matrices [..., rows, inner] that lie as they are read.
+// denseRows returns matrices [..., rows, inner] that lie as they are read.
 func denseRows(v []float32, shape []int) *matrices {
 	batch, rows, inner := split2(shape)
 	return &matrices{batch, rows, inner, func(b, lo, hi int, _ []float32) []float32 {
@@ -36,7 +36,7 @@ func denseRows(v []float32, shape []int) *matrices {
 	}, false}
 }
 
-// denseColumns are matrices [..., inner, rows] that are read by columns.
+// denseColumns returns matrices [..., inner, rows] that are read by columns.
 func denseColumns(v []float32, shape []int) *matrices {
 	batch, inner, rows := split2(shape)
 	return &matrices{batch, rows, inner, func(b, lo, hi int, buf []float32) []float32 {
@@ -116,7 +116,7 @@ func (w *matrices) multiply(done <-chan struct{}, products []product) {
 	})
 }
 
-// as gives the elements of t as floats of dtype d.
+// as returns the elements of t as floats of dtype d.
 func (c *Call) as(t *Tensor, d ir.DType) []float32 { return c.cast(t, d).F }
 
 // floatResult makes v result number i, rounded under Strict. It keeps and may change v.
@@ -138,7 +138,7 @@ func room(shape []int) ([]float32, error) {
 	return make([]float32, n), nil
 }
 
-// broadcastOffsets gives, for every index of shape out in row-major order, the index into a dense tensor
+// broadcastOffsets returns, for every index of shape out in row-major order, the index into a dense tensor
 // of shape from that is read as one of shape out.
 func broadcastOffsets(out, from []int) []int {
 	n := 1
@@ -271,7 +271,7 @@ func gatherMM(c *Call) ([]Value, error) {
 	return one(c.floatResult(0, dropVectorDims(shape, a.Shape, b.Shape), out))
 }
 
-// gather is the common part of gather_mm and gather_qmm: a has shape [..., M, K], the result [indices..., M, N].
+// gather returns the common part of gather_mm and gather_qmm: a has shape [..., M, K], the result [indices..., M, N].
 func (c *Call) gather(a []float32, aShape []int, w *matrices) (shape []int, out []float32, err error) {
 	aBatch, m, k := split2(aShape)
 	if k != w.inner {

@@ -44,7 +44,7 @@ func layerNorm(c *Call) ([]Value, error) {
 // inverseRoot is 1/√x rounded once from float64.
 func inverseRoot(x float32) float32 { return float32(1 / math.Sqrt(float64(x))) }
 
-// meanSquare is the mean of the squares of x, formed in float64 and rounded once.
+// meanSquare returns the mean of the squares of x, formed in float64 and rounded once.
 func meanSquare(x []float32) float32 {
 	s := 0.0
 	for _, v := range x {

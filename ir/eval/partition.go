@@ -47,7 +47,7 @@ func partition(c *Call) ([]Value, error) {
 	return c.result(out, nil)
 }
 
-// argPartition gives the positions that partition an axis, as u32; of equal elements the first is smaller.
+// argPartition returns the positions that partition an axis, as u32; of equal elements the first is smaller.
 func argPartition(c *Call) ([]Value, error) {
 	x := c.Tensor("x")
 	r, kth, err := partitionRows(c, x)

@@ -69,7 +69,7 @@ func (c *Call) blocks(pool *Tensor) blocks {
 	return blocks{c.Tensor("positions").I, c.Tensor("sequences").I, c.Tensor("blocks"), pool.Shape[1], pool.Shape[2]}
 }
 
-// at gives the block and the row in it of a position of the sequence of row r.
+// at returns the block and the row in it of a position of the sequence of row r.
 func (b *blocks) at(r int, position int64) (block, row int, err error) {
 	n := b.sequences[r]
 	if n < 0 || int(n) >= b.table.Shape[0] {

@@ -128,7 +128,7 @@ func reduceAttrs(c *Call) (*rows, error) {
 	return reduction(c.Tensor("x"), a.Axes, a.Keepdims)
 }
 
-// sumDType is the dtype of a sum or product of integers or bools: at least 32 bits wide.
+// sumDType returns the dtype of a sum or product of integers or bools: at least 32 bits wide.
 func sumDType(d ir.DType) ir.DType {
 	switch {
 	case d.IsFloat() || d.Size() == 8:
@@ -207,7 +207,7 @@ func prod(c *Call) ([]Value, error) {
 	return c.result(out, nil)
 }
 
-// meanRows is the sum of every row times 1/n. MLX sums integers as integers, which may wrap, and rounds
+// meanRows returns the sum of every row times 1/n. MLX sums integers as integers, which may wrap, and rounds
 // the sum and 1/n to the dtype; so does this under Strict.
 func (c *Call) meanRows(r *rows) (*Tensor, error) {
 	d := atLeastFloat(r.x.DType)

@@ -52,7 +52,7 @@ func variance(finish func(float32) float32) Kernel {
 	}
 }
 
-// median is the middle element of every sorted row, or the mean of the two in the middle. A NaN wins.
+// median returns the middle element of every sorted row, or the mean of the two in the middle. A NaN wins.
 func median(c *Call) ([]Value, error) {
 	x, a := c.Tensor("x"), ir.Attrs[ir.ReduceAttrs](c.Op)
 	d := atLeastFloat(x.DType)

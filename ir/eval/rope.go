@@ -79,7 +79,7 @@ func (c *Call) rotate(d ir.DType, v, s, k []float32, first, second, stride int) 
 	}
 }
 
-// inverseFreqs are the angles per position of the n pairs.
+// inverseFreqs returns the angles per position of the n pairs.
 func (c *Call) inverseFreqs(n int, base float32) ([]float32, error) {
 	inverse := make([]float32, n)
 	if t := c.Tensor("freqs"); t != nil {

@@ -173,7 +173,7 @@ func descending(x []float32) []float32 {
 	return out
 }
 
-// argmaxOf is the position of the first of the largest elements; a NaN is never the largest.
+// argmaxOf returns the position of the first of the largest elements; a NaN is never the largest.
 func argmaxOf(x []float32) int {
 	at, highest := 0, float32(math.Inf(-1))
 	for i, v := range x {

@@ -2,7 +2,7 @@ package eval
 
 import "fmt"
 
-// rowMajor are the strides of a dense tensor, in elements.
+// rowMajor returns the strides of a dense tensor, in elements.
 func rowMajor(shape []int) []int {
 	strides := make([]int, len(shape))
 	step := 1
@@ -24,7 +24,7 @@ func axisIn(axis, rank int) (int, error) {
 	return axis, nil
 }
 
-// around gives the products of the dims before and after an axis: a dense tensor is outer blocks of
+// around returns the products of the dims before and after an axis: a dense tensor is outer blocks of
 // shape[axis] rows of inner elements.
 func around(shape []int, axis int) (outer, inner int) {
 	outer, inner = 1, 1
@@ -39,7 +39,7 @@ func around(shape []int, axis int) (outer, inner int) {
 	return outer, inner
 }
 
-// withDim is a copy of shape with one dim replaced.
+// withDim returns a copy of shape with one dim replaced.
 func withDim(shape []int, axis, dim int) []int {
 	out := append([]int(nil), shape...)
 	out[axis] = dim
@@ -51,7 +51,7 @@ func (t *Tensor) reshaped(shape []int) *Tensor {
 	return &Tensor{DType: t.DType, Shape: shape, F: t.F, I: t.I}
 }
 
-// view is a dense copy of the elements of t at offset + Σ index·stride. They must lie within t.
+// view returns a dense copy of the elements of t at offset + Σ index·stride. They must lie within t.
 func (t *Tensor) view(shape, strides []int, offset int) (*Tensor, error) {
 	out, err := NewTensor(t.DType, shape...)
 	if err != nil {

@@ -108,7 +108,7 @@ func sortAxis(c *Call) ([]Value, error) {
 	return c.result(out, nil)
 }
 
-// argSort gives the positions that sort an axis, as u32.
+// argSort returns the positions that sort an axis, as u32.
 func argSort(c *Call) ([]Value, error) {
 	x := c.Tensor("x")
 	r, err := alongRows(x, ir.Attrs[ir.AxisAttrs](c.Op).Axis)

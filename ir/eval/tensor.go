@@ -54,15 +54,15 @@ func elements(shape []int) (int, error) {
 	return n, nil
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (t *Tensor) Len() int { return len(t.F) + len(t.I) }
 
-// Floats is a floating-point tensor over v, which it keeps. len(v) must be the product of shape.
+// Floats returns a floating-point tensor over v, which it keeps. len(v) must be the product of shape.
 func Floats(d ir.DType, shape []int, v []float32) *Tensor {
 	return &Tensor{DType: d, Shape: shape, F: v}
 }
 
-// Ints is an integer or bool tensor over v, which it keeps. len(v) must be the product of shape.
+// Ints returns an integer or bool tensor over v, which it keeps. len(v) must be the product of shape.
 func Ints(d ir.DType, shape []int, v []int64) *Tensor { return &Tensor{DType: d, Shape: shape, I: v} }
 
 // Decode makes a tensor of little-endian bytes.
@@ -122,7 +122,7 @@ func decodeInt(d ir.DType, p []byte) int64 {
 	return int64(binary.LittleEndian.Uint64(p))
 }
 
-// Encode gives the little-endian bytes of t; floats are rounded to the dtype.
+// Encode returns the little-endian bytes of t; floats are rounded to the dtype.
 func (t *Tensor) Encode() []byte {
 	size := t.DType.Size()
 	p := make([]byte, t.Len()*size)

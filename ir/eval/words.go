@@ -12,7 +12,7 @@ import (
 var packedOperands = map[string]string{"quantized": "packed", "dequantize": "w",
 	"quantized_matmul": "w", "gather_qmm": "w"}
 
-// wordsOf gives the words of packed codes.
+// wordsOf returns the words of packed codes.
 func wordsOf(t *Tensor) []uint32 {
 	if t.words != nil {
 		return t.words
@@ -24,7 +24,7 @@ func wordsOf(t *Tensor) []uint32 {
 	return words
 }
 
-// packed gives a constant of packed codes.
+// packed returns a constant of packed codes.
 func (s *Constants) packed(c *ir.Constant) (*Tensor, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,7 @@ func atanKernel(y, x doubleDouble) doubleDouble {
 	return atanTable[j].plus(angle)
 }
 
-// angleKernel is the angle in [0, pi/2] of the point (x, y) for x, y >= 0, not
+// angleKernel returns the angle in [0, pi/2] of the point (x, y) for x, y >= 0, not
 // both 0, under the conditions of atanKernel.
 func angleKernel(y, x doubleDouble) doubleDouble {
 	if y.hi <= x.hi {

@@ -14,20 +14,20 @@ import "math"
 // definition, in hardware or not, so it has the same bits everywhere.
 type doubleDouble struct{ hi, lo float64 }
 
-// twoSum is a+b without error.
+// twoSum returns a+b without error.
 func twoSum(a, b float64) doubleDouble {
 	sum := a + b
 	rest := sum - a
 	return doubleDouble{sum, (a - (sum - rest)) + (b - rest)}
 }
 
-// fastTwoSum is a+b without error where |a| >= |b| or a is 0.
+// fastTwoSum returns a+b without error where |a| >= |b| or a is 0.
 func fastTwoSum(a, b float64) doubleDouble {
 	sum := a + b
 	return doubleDouble{sum, b - (sum - a)}
 }
 
-// twoProduct is a*b without error, unless the error underflows.
+// twoProduct returns a*b without error, unless the error underflows.
 func twoProduct(a, b float64) doubleDouble {
 	product := float64(a * b)
 	return doubleDouble{product, math.FMA(a, b, -product)}
@@ -40,7 +40,7 @@ func (a doubleDouble) plus(b doubleDouble) doubleDouble {
 
 func (a doubleDouble) negated() doubleDouble { return doubleDouble{-a.hi, -a.lo} }
 
-// scaled is a times factor, which must be a power of two.
+// scaled returns a times factor, which must be a power of two.
 func (a doubleDouble) scaled(factor float64) doubleDouble {
 	return doubleDouble{float64(a.hi * factor), float64(a.lo * factor)}
 }
@@ -56,7 +56,7 @@ func (a doubleDouble) over(b doubleDouble) doubleDouble {
 	return fastTwoSum(quotient, remainder/b.hi)
 }
 
-// root is the square root of a > 0.
+// root returns the square root of a > 0.
 func (a doubleDouble) root() doubleDouble {
 	root := math.Sqrt(a.hi)
 	remainder := math.FMA(-root, root, a.hi) + a.lo

@@ -50,7 +50,7 @@ func noiseBounds(shift float32) *[boundBuckets]float32 {
 	return &b
 }
 
-// GumbelNoise is the noise of a word: -log(-log(u + shift) + shift), each operation rounded to float32.
+// GumbelNoise returns the noise of a word: -log(-log(u + shift) + shift), each operation rounded to float32.
 func GumbelNoise(word uint32, shift float32) float32 {
 	return -Log32(-Log32(UniformFromBits(word)+shift) + shift)
 }
@@ -63,7 +63,7 @@ type Greatest struct {
 	NaN bool
 }
 
-// Or gives the greater of two elements; of equals, the one that comes first.
+// Or returns the greater of two elements; of equals, the one that comes first.
 func (g Greatest) Or(o Greatest) Greatest {
 	if g.NaN || !o.NaN && (g.Value > o.Value || g.Value == o.Value && g.Index < o.Index) {
 		return g
@@ -71,7 +71,7 @@ func (g Greatest) Or(o Greatest) Greatest {
 	return o
 }
 
-// Pairs is the number of pairs of elements whose words come from one block of the generator: what a search can
+// Pairs returns the number of pairs of elements whose words come from one block of the generator: what a search can
 // be divided by.
 func (g *GumbelMax) Pairs() int { return (len(g.x) + 1) / 2 }
 

@@ -8,7 +8,7 @@ import "math"
 // e2m1Values are the magnitudes of e2m1.
 var e2m1Values = [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}
 
-// E2M1ToF32 is the value of the lower four bits of code: 0, ½, 1, 1½, 2, 3, 4, 6 and their negatives.
+// E2M1ToF32 returns the value of the lower four bits of code: 0, ½, 1, 1½, 2, 3, 4, 6 and their negatives.
 func E2M1ToF32(code uint8) float32 {
 	v := e2m1Values[code&7]
 	if code&8 != 0 {
@@ -17,7 +17,7 @@ func E2M1ToF32(code uint8) float32 {
 	return v
 }
 
-// F32ToE2M1 is the e2m1 nearest to x, ties to even; what is beyond 6, and NaN, becomes 6. A zero keeps its sign.
+// F32ToE2M1 returns the e2m1 nearest to x, ties to even; what is beyond 6, and NaN, becomes 6. A zero keeps its sign.
 func F32ToE2M1(x float32) uint8 {
 	bits := math.Float32bits(x)
 	sign := uint8(bits >> 28 & 8)
@@ -36,7 +36,7 @@ func F32ToE2M1(x float32) uint8 {
 	return sign | uint8(bits>>22-(127-1)<<1)
 }
 
-// E4M3ToF32 is the value of an e4m3. Like MLX it knows no NaN: 0x7f is 480.
+// E4M3ToF32 returns the value of an e4m3. Like MLX it knows no NaN: 0x7f is 480.
 func E4M3ToF32(code uint8) float32 {
 	v := float32(F16ToF32(uint16(code&127)<<7) * 256)
 	if code&128 != 0 {
@@ -45,7 +45,8 @@ func E4M3ToF32(code uint8) float32 {
 	return v
 }
 
-// F32ToE4M3 is the e4m3 nearest to x, ties to even; what is beyond 448, and NaN, becomes 448. A zero keeps its sign.
+// F32ToE4M3 returns the e4m3 nearest to x, ties to even; what is beyond 448, and NaN, becomes 448. A zero keeps its
+// sign.
 func F32ToE4M3(x float32) uint8 {
 	bits := math.Float32bits(x)
 	sign := uint8(bits >> 24 & 128)
@@ -61,7 +62,7 @@ func F32ToE4M3(x float32) uint8 {
 	return sign | uint8(bits>>20-(127-7)<<3)
 }
 
-// E8M0ToF32 is the power of two 2^(code−127). Like MLX it knows no NaN: 255 is infinity.
+// E8M0ToF32 returns the power of two 2^(code−127). Like MLX it knows no NaN: 255 is infinity.
 func E8M0ToF32(code uint8) float32 {
 	if code == 0 {
 		return math.Float32frombits(1 << 22)

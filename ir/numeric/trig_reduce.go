@@ -68,7 +68,7 @@ func reduceHalfPiLarge(x float64) (quadrant int, r doubleDouble) {
 	return quadrant & 3, r
 }
 
-// fractionOf is the leading 106 bits of words / 2^192, whose first 64 bits are
+// fractionOf returns the leading 106 bits of words / 2^192, whose first 64 bits are
 // words[0].
 func fractionOf(words [3]uint64) doubleDouble {
 	zeros := 0

@@ -44,7 +44,7 @@ func (g *Graph) Hidden(width int) *ir.Value {
 	return g.Cast(h, g.DType)
 }
 
-// LastRow gives the last row [1,H] of x [1,S,H].
+// LastRow returns the last row [1,H] of x [1,S,H].
 func (g *Graph) LastRow(x *ir.Value) *ir.Value { return g.Value("take", &ir.AxisAttrs{Axis: 1}, x, -1) }
 
 // CacheInput declares an input that stands for a cache of forward: it has the buffer's name, dtype and shape. Who runs
@@ -59,7 +59,7 @@ func (g *Graph) CacheInput(name string) *ir.Value {
 	return nil
 }
 
-// Past are the keys and values of the positions before that of the call's token, in a cache of all positions
+// Past returns the keys and values of the positions before that of the call's token, in a cache of all positions
 // [1,Hkv,T,D].
 func (g *Graph) Past(keys, values *ir.Value) KeysValues {
 	return KeysValues{g.Slice(keys, 2, 0, g.Position), g.Slice(values, 2, 0, g.Position), nil}

@@ -2,7 +2,7 @@ package builder
 
 import "fmt"
 
-// Experts gives the matrices of routed experts, [count,rows,hidden] twice and [count,hidden,rows], in whichever form
+// Experts returns the matrices of routed experts, [count,rows,hidden] twice and [count,hidden,rows], in whichever form
 // the checkpoint has them under prefix: every expert's own ("experts.3.gate_proj.weight"), stacked
 // ("experts.gate_proj.weight", or "switch_mlp.gate_proj.weight" as mlx-lm has it), or stacked with gate and up in one
 // ("experts.gate_up_proj").

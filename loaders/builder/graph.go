@@ -17,7 +17,7 @@ type Decoder struct {
 	Tokens     huggingface.Tokens
 }
 
-// ActivationDType is the dtype of activations for weights of a dtype: bf16 for bf16, else float32.
+// ActivationDType returns the dtype of activations for weights of a dtype: bf16 for bf16, else float32.
 func ActivationDType(weights ir.DType) ir.DType {
 	if weights == ir.BF16 {
 		return ir.BF16
@@ -128,7 +128,7 @@ func metadata(d Decoder, o Options) []ir.Method {
 	return out
 }
 
-// Constant gives the constant of a weight, the same one for the same name, or joins the parts of a quantized one.
+// Constant returns the constant of a weight, the same one for the same name, or joins the parts of a quantized one.
 func (g *Graph) Constant(w Weight) *ir.Value {
 	if q := w.Quantized; q != nil {
 		part := func(suffix string, d ir.Data) *ir.Value { return g.Constant(Weight{Name: w.Name + suffix, Data: d}) }
@@ -146,7 +146,7 @@ func (g *Graph) Constant(w Weight) *ir.Value {
 	return v
 }
 
-// Scalar is a 0-d constant; there is one for each value and dtype.
+// Scalar returns a 0-d constant; there is one for each value and dtype.
 func (g *Graph) Scalar(d ir.DType, v float64) *ir.Value {
 	return g.Constant(Weight{Name: fmt.Sprintf("scalar.%s.%g", d, v), Data: scalarData(d, v)})
 }

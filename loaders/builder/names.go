@@ -42,7 +42,7 @@ func splitName(name string) (prefix, inner string) {
 	return "", name
 }
 
-// otherModule gives the kind of the module beside the language model that a tensor belongs to.
+// otherModule returns the kind of the module beside the language model that a tensor belongs to.
 func otherModule(inner string) (kind string, ok bool) {
 	for _, m := range otherModules {
 		for _, p := range m.prefixes {
@@ -54,7 +54,7 @@ func otherModule(inner string) (kind string, ok bool) {
 	return "", false
 }
 
-// Inner is a tensor's or module's name in the language model, without the prefix that a checkpoint has.
+// Inner returns a tensor's or module's name in the language model, without the prefix that a checkpoint has.
 func Inner(name string) string {
 	_, inner := splitName(name)
 	return inner

@@ -21,7 +21,7 @@ func (p permuted) Provenance() string {
 		strings.ReplaceAll(fmt.Sprint(p.order), " ", ","))
 }
 
-// From is the data in its own order.
+// From returns the data in its own order.
 func (p permuted) From() []ir.Data { return []ir.Data{p.Data} }
 
 func (p permuted) ReadAt(dst []byte, off int64) (int, error) {
@@ -105,7 +105,7 @@ func (t Tensor) Reshaped(shape ...int64) Tensor {
 	return t
 }
 
-// Rows gives rows [start, start+count) of a matrix.
+// Rows returns rows [start, start+count) of a matrix.
 func (t Tensor) Rows(start, count int64) Tensor {
 	t = t.each(func(d ir.Data) ir.Data { return ir.Rows(d, start, count) })
 	t.Shape = append([]int64{count}, t.Shape[1:]...)

@@ -74,7 +74,7 @@ func scaledDivisors(r huggingface.Rope) []float32 {
 	return out
 }
 
-// yarnRange gives the indices of the pairs between which YaRN goes from original to divided frequencies: those that
+// yarnRange returns the indices of the pairs between which YaRN goes from original to divided frequencies: those that
 // turn BetaFast and BetaSlow times over the positions of the training.
 func yarnRange(r huggingface.Rope) (low, high float64) {
 	s := r.Scaling

@@ -71,7 +71,7 @@ func NewMultiTokenTensors(list []Tensor) *Tensors {
 	return t
 }
 
-// Len is the number of tensors.
+// Len returns the number of tensors.
 func (t *Tensors) Len() int { return len(t.order) }
 
 // newTensors indexes the tensors that wanted takes.
@@ -119,7 +119,7 @@ func (t *Tensors) HasUnder(prefix string) bool {
 	return slices.ContainsFunc(t.order, func(e *entry) bool { return strings.HasPrefix(e.inner, prefix) })
 }
 
-// Weight gives the tensor of that name, which must have that shape and a dtype of bf16, f16 or f32. Where
+// Weight returns the tensor of that name, which must have that shape and a dtype of bf16, f16 or f32. Where
 // it does not, the problem is noted and the result has the shape, but no bytes.
 func (t *Tensors) Weight(name string, shape ...int) Weight {
 	dims := int64s(shape)
@@ -140,8 +140,8 @@ func (t *Tensors) Weight(name string, shape ...int) Weight {
 // maxPermutation bounds the elements of a tensor that is read when a checkpoint is opened.
 const maxPermutation = 1 << 24
 
-// Permutation gives the tensor of that name, which must hold every integer from 0 to n-1 once, as i64 [n]. The error is
-// one of reading it; what does not fit is noted.
+// Permutation returns the tensor of that name, which must hold every integer from 0 to n-1 once, as i64 [n]. The
+// error is one of reading it; what does not fit is noted.
 func (t *Tensors) Permutation(name string, n int) (Weight, error) {
 	expected := fmt.Sprintf("I64 or I32 [%d] with every integer below %d once", n, n)
 	none := Weight{Name: t.Names + name, Data: absent{ir.I64, []int64{int64(n)}}}
@@ -204,7 +204,7 @@ func (t *Tensors) HasShape(name string, shape ...int) bool {
 	return e != nil && slices.Equal(e.Shape, int64s(shape))
 }
 
-// ActivationsFor is the dtype of activations and caches of a model with that embedding.
+// ActivationsFor returns the dtype of activations and caches of a model with that embedding.
 func (t *Tensors) ActivationsFor(embedding Weight) ir.DType {
 	if t.Activations.IsFloat() {
 		return t.Activations
@@ -216,7 +216,7 @@ func supported(d ir.Data) bool {
 	return d != nil && (d.DType() == ir.BF16 || d.DType() == ir.F16 || d.DType() == ir.F32)
 }
 
-// Stack gives tensors of one shape and dtype as one with a new first axis: the matrices of all experts,
+// Stack returns tensors of one shape and dtype as one with a new first axis: the matrices of all experts,
 // which a checkpoint may hold one by one. name makes the name of number i.
 func (t *Tensors) Stack(as string, count int, name func(i int) string, shape ...int) Weight {
 	parts := make([]Weight, count)
@@ -260,7 +260,7 @@ func form(w Weight) string {
 	return w.Data.DType().String()
 }
 
-// fullName is the name that this checkpoint would give to a tensor of the language model.
+// fullName returns the name that this checkpoint would give to a tensor of the language model.
 func (t *Tensors) fullName(name string) string {
 	if name == Head {
 		return name
@@ -286,7 +286,7 @@ func (t *Tensors) Used() []string {
 	return names
 }
 
-// Err gives a [*TensorError] with everything that does not fit, after a builder has asked for all its
+// Err returns a [*TensorError] with everything that does not fit, after a builder has asked for all its
 // tensors; nil if all is well. source and architecture are for the message.
 func (t *Tensors) Err(source, architecture string) error {
 	problems := slices.Clone(t.problems)

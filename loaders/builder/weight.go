@@ -41,7 +41,7 @@ func (w Weight) Each(f func(ir.Data) ir.Data) Weight {
 	return Weight{Name: w.Name, Data: f(w.Data)}
 }
 
-// DType is the dtype of the weight's values: that of its scales if it is quantized, bf16 where these are bytes.
+// DType returns the dtype of the weight's values: that of its scales if it is quantized, bf16 where these are bytes.
 func (w Weight) DType() ir.DType {
 	if w.Quantized != nil && w.Quantized.Mode != ir.Affine {
 		return ir.BF16
@@ -60,7 +60,7 @@ func sameForm(a, b Weight) bool {
 	return a.Quantized == nil || a.Quantized.WeightForm == b.Quantized.WeightForm
 }
 
-// Float32 gives w in float32, which holds every bf16, f16 and f32 value exactly.
+// Float32 returns w in float32, which holds every bf16, f16 and f32 value exactly.
 func (w Weight) Float32() Weight {
 	if w.Data.DType() == ir.F32 {
 		return w
@@ -71,7 +71,7 @@ func (w Weight) Float32() Weight {
 	})}
 }
 
-// OnePlus gives 1+w in float32: the multiplier of norms that are stored as the difference from one.
+// OnePlus returns 1+w in float32: the multiplier of norms that are stored as the difference from one.
 func (w Weight) OnePlus() Weight {
 	from := w.Data.DType()
 	return Weight{Name: w.Name, Data: ir.Map(w.Data, ir.F32, "one_plus_f32", func(dst, src []byte) {
@@ -83,7 +83,7 @@ func (w Weight) OnePlus() Weight {
 	})}
 }
 
-// Times gives w times a number, in float32.
+// Times returns w times a number, in float32.
 func (w Weight) Times(factor float32) Weight {
 	from := w.Data.DType()
 	return Weight{Name: w.Name, Data: ir.Map(w.Data, ir.F32, fmt.Sprintf("times_f32_%g", factor),
@@ -101,7 +101,7 @@ func (w Weight) Reshape(shape ...int) Weight {
 	return Weight{Name: w.Name, Data: ir.Reshape(w.Data, int64s(shape)...)}
 }
 
-// Part gives rows [start, start+count) of the second axis of w, under another name: half of the rows of
+// Part returns rows [start, start+count) of the second axis of w, under another name: half of the rows of
 // every expert.
 func (w Weight) Part(name string, start, count int) Weight {
 	part := w.Each(func(d ir.Data) ir.Data { return ir.Axis1Rows(d, int64(start), int64(count)) })
@@ -141,7 +141,7 @@ func decode(from ir.DType, src []byte) []float32 {
 	return values
 }
 
-// scalarData is a 0-d constant of an integer or floating-point dtype.
+// scalarData returns a 0-d constant of an integer or floating-point dtype.
 func scalarData(d ir.DType, v float64) ir.Data {
 	switch d {
 	case ir.BF16:

@@ -79,7 +79,7 @@ func (v values) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// row gives columns [from, to) of a row, counted over all matrices.
+// row returns columns [from, to) of a row, counted over all matrices.
 func (v values) row(row, from, to int64) ([]byte, error) {
 	codes := make([]byte, to-from)
 	if err := readFull(v.codes, codes, row*v.k+from); err != nil {

@@ -91,7 +91,7 @@ func (m *Model) fits(c *huggingface.Gemma4Assistant) error {
 	return errors.Join(errs...)
 }
 
-// lastOf is the last layer of a kind with keys and values of its own, -1 for none.
+// lastOf returns the last layer of a kind with keys and values of its own, -1 for none.
 func (m *Model) lastOf(kind huggingface.LayerKind) int {
 	for i, k := range slices.Backward(m.config.Layers) {
 		if k == kind && m.config.KVLayer(i) == i {
@@ -101,7 +101,7 @@ func (m *Model) lastOf(kind huggingface.LayerKind) int {
 	return -1
 }
 
-// methods are those beside forward.
+// methods returns those beside forward.
 func (m *Model) methods() []builder.Method {
 	if m.draft == nil {
 		return nil
@@ -139,8 +139,8 @@ func (m *Model) drafted(g *builder.Graph, a *assistant) []*ir.Value {
 	return []*ir.Value{f.head(a, f.LastRow(y)), f.Cast(f.Linear(y, a.out), ir.F32)}
 }
 
-// head gives the logits f32[1,V] for y [1,h]. With centroids only the tokens of those that y is nearest to have logits
-// of their own; all others have one that is less than the smallest of them by 1.
+// head returns the logits f32[1,V] for y [1,h]. With centroids only the tokens of those that y is nearest to have
+// logits of their own; all others have one that is less than the smallest of them by 1.
 func (f *forward) head(a *assistant, y *ir.Value) *ir.Value {
 	if a.config.Centroids == 0 {
 		return f.Cast(f.Linear(y, a.head), ir.F32)

@@ -199,7 +199,7 @@ func feedForward(k *gguf.Keys, layers, shared int) (rows int64, doubleWide bool)
 	return list[0], doubleWide
 }
 
-// rotaryFactor gives the part of the head that full layers rotate.
+// rotaryFactor returns the part of the head that full layers rotate.
 func rotaryFactor(k *gguf.Keys, m *gguf.Model, head int) float64 {
 	t, ok := m.Tensor(freqsName)
 	if !ok {

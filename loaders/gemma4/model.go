@@ -90,20 +90,20 @@ func (f *forward) run(w *weights) *ir.Value {
 	return f.Softcap(f.Cast(f.Linear(f.norm(x, w.norm), w.head), ir.F32), f.c.FinalLogitSoftcap)
 }
 
-// embed gives the scaled embeddings [1,S,H] of the tokens.
+// embed returns the scaled embeddings [1,S,H] of the tokens.
 func (f *forward) embed(table weight) *ir.Value {
 	return f.Cast(f.Multiply(f.Embed(table), f.root("embed_scale", f.c.HiddenSize)), f.DType)
 }
 
-// root is the constant √n.
+// root returns the constant √n.
 func (f *forward) root(name string, n int) *ir.Value { return f.number(name, math.Sqrt(float64(n))) }
 
-// number is a constant that the authors keep in float32.
+// number returns a constant that the authors keep in float32.
 func (f *forward) number(name string, v float64) *ir.Value {
 	return f.Constant(weight{Name: name, Data: ir.Exact(ir.Float32s(nil, float32(v)))})
 }
 
-// perLayer gives the inputs of all layers [1,S,L,P] for the embeddings x [1,S,H] of the tokens: the mean of a
+// perLayer returns the inputs of all layers [1,S,L,P] for the embeddings x [1,S,H] of the tokens: the mean of a
 // projection of them, normalised by layer, and of the layers' own embeddings, times √2.
 func (f *forward) perLayer(w *perLayer, x *ir.Value) *ir.Value {
 	layers, width := len(f.c.Layers), f.c.PerLayerInput
@@ -211,7 +211,7 @@ func (f *forward) rotate(x *ir.Value, kind huggingface.LayerKind, g huggingface.
 	return f.RopeFreqs(x, weight{Name: "rope." + kind.String() + ".freqs", Data: proportional(g)})
 }
 
-// proportional gives the divisors of the positions of proportional RoPE f32[D/2]: theta^(2i/D) for the
+// proportional returns the divisors of the positions of proportional RoPE f32[D/2]: theta^(2i/D) for the
 // pairs of the rotary part, and infinity, which rotates by nothing, for the others.
 func proportional(g huggingface.AttentionGeometry) ir.Data {
 	freqs := make([]float32, g.HeadDim/2)

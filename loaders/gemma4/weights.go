@@ -64,7 +64,7 @@ type attention struct {
 	queryNorm, keyNorm weight  // [D]
 }
 
-// geometry is the shape of the attention of a kind of layer.
+// geometry returns the shape of the attention of a kind of layer.
 func geometry(c *huggingface.Gemma4, kind huggingface.LayerKind) huggingface.AttentionGeometry {
 	if kind == huggingface.FullAttention {
 		return c.Full

@@ -25,7 +25,7 @@ func (d data) Shape() []int64  { return d.shape }
 
 func (d data) Provenance() string { return d.what + "(" + d.tensor.Provenance() + ")" }
 
-// From is the tensor as it is stored.
+// From returns the tensor as it is stored.
 func (d data) From() []ir.Data { return []ir.Data{stored{d.tensor}} }
 
 // stored is the tensor's bytes in its file.
@@ -76,7 +76,7 @@ func (d data) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), end
 }
 
-// Floats gives the tensor's values: F32, F16 and BF16 as they are, blocks in float32 as ggml dequantizes them.
+// Floats returns the tensor's values: F32, F16 and BF16 as they are, blocks in float32 as ggml dequantizes them.
 func (t *Tensor) Floats() ir.Data {
 	elements, bytes := t.Type.Block()
 	if elements == 1 {
@@ -92,7 +92,7 @@ func (t *Tensor) Exact() bool {
 	return (ok || t.Type == MXFP4) && len(t.Shape) >= 2
 }
 
-// Carried gives the same values as [Tensor.Floats] in groups of 32, in MLX's affine form with scales and biases in
+// Carried returns the same values as [Tensor.Floats] in groups of 32, in MLX's affine form with scales and biases in
 // float32, or as mxfp4; only where [Tensor.Exact] holds.
 func (t *Tensor) Carried() *builder.Quantized {
 	if t.Type == MXFP4 {
@@ -118,7 +118,7 @@ func (t *Tensor) Carried() *builder.Quantized {
 	}
 }
 
-// carriedFloats gives codes and exponents of MXFP4 as the mode of MLX with that name has them.
+// carriedFloats returns codes and exponents of MXFP4 as the mode of MLX with that name has them.
 func (t *Tensor) carriedFloats() *builder.Quantized {
 	form := ir.WeightForm{Mode: ir.MXFP4, Bits: 4, Group: groupSize}
 	_, bytes := t.Type.Block()

@@ -43,7 +43,7 @@ func decodeQ8_0(dst, block []byte) {
 	}
 }
 
-// scaleMin gives the scale and minimum of group j of 8, 6 bits each, of the 12 bytes that Q4_K and Q5_K pack them in.
+// scaleMin returns the scale and minimum of group j of 8, 6 bits each, of the 12 bytes that Q4_K and Q5_K pack them in.
 func scaleMin(p []byte, j int) (scale, minimum float32) {
 	if j < 4 {
 		return float32(p[j] & 63), float32(p[j+4] & 63)
@@ -51,7 +51,7 @@ func scaleMin(p []byte, j int) (scale, minimum float32) {
 	return float32(p[j+4]&15 | p[j-4]>>6<<4), float32(p[j+4]>>4 | p[j]>>6<<4)
 }
 
-// groupParams gives scale and bias of group j of a Q4_K or Q5_K block: w = scale·q + bias. Both products are exact.
+// groupParams returns scale and bias of group j of a Q4_K or Q5_K block: w = scale·q + bias. Both products are exact.
 func groupParams(block []byte, j int) (scale, bias float32) {
 	s, m := scaleMin(block[4:16], j)
 	return float32(half(block) * s), -float32(half(block[2:]) * m)

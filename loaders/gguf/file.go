@@ -46,10 +46,10 @@ type Tensor struct {
 // Size is the number of bytes of the tensor in its file.
 func (t *Tensor) Size() int64 { return t.size }
 
-// Offset is the position of the tensor's first byte in its file.
+// Offset returns the position of the tensor's first byte in its file.
 func (t *Tensor) Offset() int64 { return t.offset }
 
-// File is the path of the file that holds the tensor.
+// File returns the path of the file that holds the tensor.
 func (t *Tensor) File() string { return t.file.path }
 
 // ReadAt reads the tensor's stored bytes; it implements [io.ReaderAt]. It is safe for concurrent use.
@@ -206,7 +206,7 @@ func (f *file) place(start, alignment, size int64) error {
 	return nil
 }
 
-// Path is the path that the model was opened with.
+// Path returns the path that the model was opened with.
 func (m *Model) Path() string { return m.path }
 
 // Tensors lists the tensors in the order of their bytes, file by file. The slice must not be changed.

@@ -12,7 +12,7 @@ type Keys struct {
 	faults []error
 }
 
-// Keys gives a reader of the model's metadata.
+// Keys returns a reader of the model's metadata.
 func (m *Model) Keys() *Keys { return &Keys{model: m} }
 
 // Err joins a [*FormatError] for every key that was wrong.
@@ -30,7 +30,7 @@ func (k *Keys) Fault(key, expected string) {
 // Has reports whether there is a key.
 func (k *Keys) Has(key string) bool { _, ok := k.model.metadata[key]; return ok }
 
-// Int is a required integer from low to 2^31-1.
+// Int returns a required integer from low to 2^31-1.
 func (k *Keys) Int(key string, low int) int {
 	v, ok := k.model.metadata[key].(int64)
 	if !ok || v < int64(low) || v > math.MaxInt32 {
@@ -48,7 +48,7 @@ func (k *Keys) IntOr(key string, fallback int) int {
 	return k.Int(key, 0)
 }
 
-// Float is a required number > 0.
+// Float returns a required number > 0.
 func (k *Keys) Float(key string) float64 {
 	switch v := k.model.metadata[key].(type) {
 	case float64:
@@ -64,16 +64,16 @@ func (k *Keys) Float(key string) float64 {
 	return 1
 }
 
-// Text is a string; "" where the key is absent.
+// Text returns a string; "" where the key is absent.
 func (k *Keys) Text(key string) string { return optional[string](k, key, "a string") }
 
-// Texts is an array of strings; nil where the key is absent.
+// Texts returns an array of strings; nil where the key is absent.
 func (k *Keys) Texts(key string) []string { return optional[[]string](k, key, "an array of strings") }
 
-// Bool is a bool; false where the key is absent.
+// Bool returns a bool; false where the key is absent.
 func (k *Keys) Bool(key string) bool { return optional[bool](k, key, "a bool") }
 
-// Bools is an array of bools, which some files have as integers; nil where the key is absent.
+// Bools returns an array of bools, which some files have as integers; nil where the key is absent.
 func (k *Keys) Bools(key string) []bool {
 	if ints, ok := k.model.metadata[key].([]int64); ok {
 		out := make([]bool, len(ints))
@@ -85,7 +85,7 @@ func (k *Keys) Bools(key string) []bool {
 	return optional[[]bool](k, key, "an array of bools")
 }
 
-// Ints is an array of integers, or one for all n; nil where the key is absent.
+// Ints returns an array of integers, or one for all n; nil where the key is absent.
 func (k *Keys) Ints(key string, n int) []int64 {
 	if v, ok := k.model.metadata[key].(int64); ok {
 		out := make([]int64, n)

@@ -11,7 +11,7 @@ import (
 // "layers.self_attn.q_proj.weight".
 type Names map[string]string
 
-// Find gives the name for a tensor and its layer, -1 for one outside of them. A name that is not in the table stays
+// Find returns the name for a tensor and its layer, -1 for one outside of them. A name that is not in the table stays
 // as it is, for the builder to refuse.
 func (n Names) Find(name string) (as string, layer int) {
 	key, layer := Key(name)
@@ -25,7 +25,7 @@ func (n Names) Find(name string) (as string, layer int) {
 	return fmt.Sprintf("layers.%d.%s", layer, strings.TrimPrefix(as, "layers.")), layer
 }
 
-// Key gives the key of [Names] for a tensor, and its layer, -1 for one outside of them.
+// Key returns the key of [Names] for a tensor, and its layer, -1 for one outside of them.
 func Key(name string) (key string, layer int) {
 	if rest, ok := strings.CutPrefix(name, "blk."); ok {
 		number, inner, _ := strings.Cut(rest, ".")
@@ -47,7 +47,7 @@ func (k *Keys) Layers(arch string) int {
 	return n
 }
 
-// Vocabulary is the number of rows of the embedding.
+// Vocabulary returns the number of rows of the embedding.
 func (k *Keys) Vocabulary() int {
 	t, ok := k.model.byName["token_embd.weight"]
 	if !ok || len(t.Shape) != 2 {

@@ -125,7 +125,7 @@ func (m *Model) vocabulary(tokens []string, kinds []int64, merges []string) (*vo
 	return v, nil
 }
 
-// kind is the type of a token; all are normal where the file does not say.
+// kind returns the type of a token; all are normal where the file does not say.
 func (v *vocabulary) kind(i int) int64 {
 	if v.kinds == nil {
 		return tokenNormal
@@ -155,7 +155,8 @@ func (v *vocabulary) bpe(ids map[string]int, unknown any, gemma bool) object {
 		"fuse_unk":           gemma, "byte_fallback": gemma, "ignore_merges": false, "vocab": ids, "merges": merges}
 }
 
-// byteLevel is the tokenizer of Qwen: bytes as characters, words cut by a pattern, added tokens beside the vocabulary.
+// byteLevel returns the tokenizer of Qwen: bytes as characters, words cut by a pattern, added tokens beside the
+// vocabulary.
 func (v *vocabulary) byteLevel(pattern string) object {
 	ids := map[string]int{}
 	for i, token := range v.tokens {
@@ -174,7 +175,7 @@ func (v *vocabulary) byteLevel(pattern string) object {
 		"post_processor": bytes(true, false, true), "decoder": bytes(true, true, true), "model": v.bpe(ids, nil, false)}
 }
 
-// gemma is the tokenizer of Gemma 4: spaces as ▁, bytes as <0x0A> where there is no token, every token in the
+// gemma returns the tokenizer of Gemma 4: spaces as ▁, bytes as <0x0A> where there is no token, every token in the
 // vocabulary, and the token that begins a text in front of it.
 func (v *vocabulary) gemma(k *Keys, tokens []string) object {
 	ids := map[string]int{}

@@ -39,7 +39,7 @@ var unread = map[Type]string{
 	34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
 }
 
-// String gives ggml's name: "Q4_K".
+// String returns ggml's name: "Q4_K".
 func (t Type) String() string {
 	if l, ok := layouts[t]; ok {
 		return l.name
@@ -50,7 +50,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint32(t))
 }
 
-// Block gives the elements and bytes of a block; 0, 0 for a type that is not read.
+// Block returns the elements and bytes of a block; 0, 0 for a type that is not read.
 func (t Type) Block() (elements, bytes int) {
 	l := layouts[t]
 	return l.elements, l.bytes

@@ -35,7 +35,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// commit is the commit of a revision as the cache knows it.
+// commit returns the commit of a revision as the cache knows it.
 func (c cache) commit(revision string) (string, bool) {
 	if commit.MatchString(revision) {
 		return revision, exists(c.snapshot(revision))
@@ -58,8 +58,8 @@ func (c cache) setCommit(revision, id string) error {
 		func(w io.Writer) error { _, err := io.WriteString(w, id); return err })
 }
 
-// link gives a blob its name in a snapshot: a relative link, or a copy where the system has no links. It is made under
-// another name and renamed, so that the name always exists for other processes that use it.
+// link gives a blob its name in a snapshot: a relative link, or a copy where the system has no links. It is made
+// under another name and renamed, so that the name always exists for other processes that use it.
 func (c cache) link(commit, name, hash string) (err error) {
 	path := c.file(commit, name)
 	dir := filepath.Dir(path)

@@ -253,7 +253,7 @@ func (c *client) get(ctx context.Context, what, address string) (body []byte, er
 	return body, err
 }
 
-// resolve is the address of a file at a commit.
+// resolve returns the address of a file at a commit.
 func (c *client) resolve(r Repo, commit, file string) string {
 	parts := strings.Split(file, "/")
 	for i, p := range parts {

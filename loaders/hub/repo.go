@@ -35,8 +35,8 @@ func ParseRepo(id string) (Repo, error) {
 	return Repo{name, rev}, nil
 }
 
-// String gives "org/name@revision".
+// String returns "org/name@revision".
 func (r Repo) String() string { return r.Name + "@" + r.Revision }
 
-// folder is the name of the repository's folder in a cache.
+// folder returns the name of the repository's folder in a cache.
 func (r Repo) folder() string { return "models--" + strings.ReplaceAll(r.Name, "/", "--") }

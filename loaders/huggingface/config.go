@@ -27,7 +27,7 @@ var layerKinds = map[string]LayerKind{
 	"full_attention": FullAttention, "sliding_attention": SlidingAttention, "linear_attention": LinearAttention,
 }
 
-// String gives the name of the kind in layer_types: "full_attention".
+// String returns the name of the kind in layer_types: "full_attention".
 func (k LayerKind) String() string {
 	for name, kind := range layerKinds {
 		if kind == k {

@@ -70,11 +70,11 @@ type AttentionGeometry struct {
 // Vocabulary is VocabSize.
 func (c *Gemma4) Vocabulary() int { return c.VocabSize }
 
-// Depth is the number of layers.
+// Depth returns the number of layers.
 func (c *Gemma4) Depth() int { return len(c.Layers) }
 
-// KVLayer is the layer whose keys and values a layer attends to: itself, or the last one of its kind before the layers
-// that share.
+// KVLayer returns the layer whose keys and values a layer attends to: itself, or the last one of its kind before the
+// layers that share.
 func (c *Gemma4) KVLayer(layer int) int {
 	first := len(c.Layers) - c.SharedKVLayers
 	if layer < first {
@@ -88,7 +88,7 @@ func (c *Gemma4) KVLayer(layer int) int {
 	return layer // check refuses such configurations
 }
 
-// MLPRows is the number of rows of the MLP of a layer.
+// MLPRows returns the number of rows of the MLP of a layer.
 func (c *Gemma4) MLPRows(layer int) int {
 	if c.DoubleWideMLP && layer >= len(c.Layers)-c.SharedKVLayers {
 		return 2 * c.IntermediateSize

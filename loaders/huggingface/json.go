@@ -154,7 +154,7 @@ func (s section) fault(name, expected string) {
 // has reports whether s has a value other than null.
 func (s section) has(name string) bool { return s.values[name] != nil }
 
-// object is the object under a key; false where the key is absent or null.
+// object returns the object under a key; false where the key is absent or null.
 func (s section) object(name string) (section, bool) {
 	if !s.has(name) {
 		return section{}, false
@@ -167,7 +167,7 @@ func (s section) object(name string) (section, bool) {
 	return section{doc: s.doc, path: s.key(name), values: values}, true
 }
 
-// array is the array under a key; false where the key is absent or null.
+// array returns the array under a key; false where the key is absent or null.
 func (s section) array(name string) ([]any, bool) {
 	if !s.has(name) {
 		return nil, false
@@ -179,7 +179,7 @@ func (s section) array(name string) ([]any, bool) {
 	return values, ok
 }
 
-// integer is the required integer under a key, in [low, high].
+// integer returns the required integer under a key, in [low, high].
 func (s section) integer(name string, low, high int) int {
 	value, ok := asInt(s.values[name])
 	if !ok || value < low || value > high {
@@ -189,7 +189,7 @@ func (s section) integer(name string, low, high int) int {
 	return value
 }
 
-// number is the required positive number under a key.
+// number returns the required positive number under a key.
 func (s section) number(name string) float64 {
 	value, ok := asFloat(s.values[name])
 	if !ok || value <= 0 {
@@ -199,7 +199,7 @@ func (s section) number(name string) float64 {
 	return value
 }
 
-// text is the string under a key; "" where it is absent or null.
+// text returns the string under a key; "" where it is absent or null.
 func (s section) text(name string) string {
 	if !s.has(name) {
 		return ""
@@ -211,7 +211,7 @@ func (s section) text(name string) string {
 	return value
 }
 
-// boolean is the bool under a key; fallback where it is absent or null.
+// boolean returns the bool under a key; fallback where it is absent or null.
 func (s section) boolean(name string, fallback bool) bool {
 	if !s.has(name) {
 		return fallback
@@ -238,7 +238,7 @@ func (s section) only(name string, want any) {
 	}
 }
 
-// asInt is the value of a JSON number without fraction and exponent.
+// asInt returns the value of a JSON number without fraction and exponent.
 func asInt(value any) (int, bool) {
 	number, ok := value.(json.Number)
 	if !ok {
@@ -248,7 +248,7 @@ func asInt(value any) (int, bool) {
 	return n, err == nil
 }
 
-// asFloat is the value of a JSON number within the range of float64.
+// asFloat returns the value of a JSON number within the range of float64.
 func asFloat(value any) (float64, bool) {
 	number, ok := value.(json.Number)
 	if !ok {

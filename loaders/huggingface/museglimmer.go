@@ -35,7 +35,7 @@ type MuseGlimmer struct {
 // Vocabulary is VocabSize.
 func (c *MuseGlimmer) Vocabulary() int { return c.VocabSize }
 
-// Depth is the number of layers.
+// Depth returns the number of layers.
 func (c *MuseGlimmer) Depth() int { return len(c.Layers) }
 
 func parseMuseGlimmer(root, text section) Config {

@@ -63,10 +63,10 @@ type Qwen struct {
 // Vocabulary is VocabSize.
 func (c *Qwen) Vocabulary() int { return c.VocabSize }
 
-// Depth is the number of layers.
+// Depth returns the number of layers.
 func (c *Qwen) Depth() int { return len(c.Layers) }
 
-// ConvChannels is the width of the convolution: all heads of q, of k and of v, in this order.
+// ConvChannels returns the width of the convolution: all heads of q, of k and of v, in this order.
 func (c *Qwen) ConvChannels() int {
 	return 2*c.LinearKeyHeads*c.LinearKeyHeadDim + c.LinearValueHeads*c.LinearValueHeadDim
 }

@@ -75,7 +75,7 @@ func yarn(s section, positions int) *RopeScaling {
 	return r
 }
 
-// limit is the number of positions that a model is good for, where max_position_embeddings, 0 if it is not given,
+// limit returns the number of positions that a model is good for, where max_position_embeddings, 0 if it is not given,
 // may be that without YaRN.
 func (r *RopeScaling) limit(positions int) int {
 	if r == nil || r.Type != "yarn" || positions == 0 {

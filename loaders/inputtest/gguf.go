@@ -81,7 +81,7 @@ func (g *GGUF) Tensor(name string, kind uint32, shape []int, data []byte) {
 	g.data.Write(data)
 }
 
-// Bytes is the file.
+// Bytes returns the file.
 func (g *GGUF) Bytes() []byte {
 	var b bytes.Buffer
 	b.WriteString("GGUF")
@@ -132,7 +132,7 @@ func extremes(v []float32) (lo, hi, most float32) {
 	return lo, hi, most
 }
 
-// code is the nearest code of (x-bias)/scale in [lo, hi].
+// code returns the nearest code of (x-bias)/scale in [lo, hi].
 func code(x, scale, bias float32, lo, hi int) int {
 	if scale == 0 {
 		return max(lo, 0)
@@ -322,7 +322,7 @@ func (s *Source) AddGGUF(g *GGUF, kind func(name string) string) error {
 	return nil
 }
 
-// layerName gives "blk.3.attn_q.weight" for "layers.3.self_attn.q_proj.weight", by a table without numbers.
+// layerName returns "blk.3.attn_q.weight" for "layers.3.self_attn.q_proj.weight", by a table without numbers.
 func layerName(name string, table map[string]string) string {
 	rest, ok := strings.CutPrefix(name, "layers.")
 	if !ok {

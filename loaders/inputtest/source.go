@@ -91,7 +91,7 @@ func Read(dir string) (*Source, error) {
 // Names lists the tensors in the order of their names.
 func (s *Source) Names() []string { return slices.Sorted(maps.Keys(s.Tensors)) }
 
-// rows gives rows [start, start+count) of the axis before the last one, of every matrix.
+// rows returns rows [start, start+count) of the axis before the last one, of every matrix.
 func (t *Tensor) rows(start, count int) *Tensor {
 	n := len(t.Shape)
 	all, cols := t.Shape[n-2], t.Shape[n-1]

@@ -129,7 +129,7 @@ func attentionLayers(k *gguf.Keys, layers int) (types []string, thetas []float64
 	return types, thetas
 }
 
-// normName is the name of the tensor with the weights of the norm of queries ("q") or keys ("k") of a layer.
+// normName returns the name of the tensor with the weights of the norm of queries ("q") or keys ("k") of a layer.
 func normName(layer int, of string) string {
 	return fmt.Sprintf("blk.%d.attn_%s_norm.weight", layer, of)
 }
@@ -178,8 +178,8 @@ func normValues(m *gguf.Model, name string, head int) (values []float32, found s
 	return values, ""
 }
 
-// halves is the order that brings the rows of a head from pairs (2i, 2i+1), as llama.cpp rotates them here, to pairs
-// (i, i+D/2).
+// halves returns the order that brings the rows of a head from pairs (2i, 2i+1), as llama.cpp rotates them here, to
+// pairs (i, i+D/2).
 func halves(head int) []int {
 	order := make([]int, 0, head)
 	for first := range 2 {

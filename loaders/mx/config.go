@@ -37,7 +37,7 @@ const (
 	nvfp4Packed = "nvfp4-pack-quantized"
 )
 
-// formats are those that a section names, for all matrices or by group of them.
+// formats returns those that a section names, for all matrices or by group of them.
 func (s section) formats() (out []string) {
 	if s.Format != "" {
 		out = append(out, s.Format)

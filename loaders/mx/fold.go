@@ -94,7 +94,7 @@ func (c *Config) fault(t builder.Tensor, name, expected string) error {
 	return fmt.Errorf("%s: tensor %s: expected %s, found %s", c.file, name, expected, found)
 }
 
-// divided are scales e4m3 divided by a global scale, where that is exact.
+// divided returns scales e4m3 divided by a global scale, where that is exact.
 func (c *Config) divided(scales, global builder.Tensor, name string) (ir.Data, error) {
 	if global.Data == nil || global.Data.DType() != ir.F32 || ir.Elements(global.Shape) != 1 {
 		return nil, c.fault(global, name, "F32 [1]")

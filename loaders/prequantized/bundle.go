@@ -89,7 +89,7 @@ func Unflatten(file string, metadata map[string]string, list []builder.Tensor) (
 	return weights, parts, errors.Join(errs...)
 }
 
-// partName gives M._W_qdata for M.W.
+// partName returns M._W_qdata for M.W.
 func partName(name, part string) string {
 	dot := strings.LastIndexByte(name, '.')
 	return name[:dot+1] + "_" + name[dot+1:] + "_" + part
@@ -167,7 +167,7 @@ func (w weight) form(codes builder.Tensor, params []int64) (f form, _ []int64, e
 	return f, params, nil
 }
 
-// storedGroup is the largest group of MLX that divides a group.
+// storedGroup returns the largest group of MLX that divides a group.
 func storedGroup(group int64) int64 {
 	for _, g := range []int64{128, 64, 32} {
 		if group%g == 0 {

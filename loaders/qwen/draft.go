@@ -38,7 +38,7 @@ func (m *Model) ReadMultiToken(t *builder.Tensors, own bool) (use func()) {
 	return func() { m.draft = d }
 }
 
-// methods are those beside forward.
+// methods returns those beside forward.
 func (m *Model) methods() []builder.Method {
 	if m.draft == nil {
 		return nil

@@ -63,7 +63,7 @@ var ggufNames = gguf.Names{
 // nextN marks, behind the number of a layer that drafts tokens, what transformers has beside that layer.
 const nextN = "nextn."
 
-// draftName is the name of a tensor of a layer that drafts tokens: "mtp." and the layer's number among these.
+// draftName returns the name of a tensor of a layer that drafts tokens: "mtp." and the layer's number among these.
 func draftName(as string, layer, layers int) string {
 	inner := strings.TrimPrefix(as, fmt.Sprintf("layers.%d.", layer))
 	if beside, ok := strings.CutPrefix(inner, nextN); ok && layer == layers {
@@ -208,7 +208,7 @@ func (g reader) keyValueHeads(layers int) int {
 	return int(heads)
 }
 
-// groupedHeads is the order that brings heads of values back to the authors', in which those of one key head are
+// groupedHeads returns the order that brings heads of values back to the authors', in which those of one key head are
 // neighbours. llama.cpp has the first of every key head, then the second of every one, and so on.
 func groupedHeads(keyHeads, valueHeads int) []int {
 	order := make([]int, 0, valueHeads)

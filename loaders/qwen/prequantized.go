@@ -33,8 +33,8 @@ var bundleBuffers = []string{"_rms_weight", "_qk_rms_weight", "inv_freq", "cache
 
 var bundleExpert = regexp.MustCompile(`^mlp\.experts\.(gate|up|down)_proj\.experts\.(\d+)\.weight$`)
 
-// FromBundle gives the tensors of a bundle that ExecuTorch's quantize_and_save wrote for MLX the names of transformers:
-// rows of projections that it has fused are taken apart.
+// FromBundle gives the tensors of a bundle that ExecuTorch's quantize_and_save wrote for MLX the names of
+// transformers: rows of projections that it has fused are taken apart.
 func FromBundle(config huggingface.Config, list []builder.Tensor) []builder.Tensor {
 	c, ok := config.(*huggingface.Qwen)
 	if !ok {

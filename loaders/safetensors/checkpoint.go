@@ -61,7 +61,7 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// onlyFile is the path of the one *.safetensors file in dir.
+// onlyFile returns the path of the one *.safetensors file in dir.
 func onlyFile(dir string) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -200,7 +200,7 @@ func readLimited(path string) ([]byte, error) {
 	return text, nil
 }
 
-// Dir is the directory that the checkpoint was opened in.
+// Dir returns the directory that the checkpoint was opened in.
 func (c *Checkpoint) Dir() string { return c.dir }
 
 // Files lists the checkpoint's files by name.

@@ -57,7 +57,7 @@ func (d DType) rank() int {
 // Valid reports whether d is an element type of the format.
 func (d DType) Valid() bool { return d.rank() >= 0 }
 
-// Bits is the width of one element: 4, 6, 8, 16, 32 or 64; 0 for an unknown type.
+// Bits returns the width of one element: 4, 6, 8, 16, 32 or 64; 0 for an unknown type.
 func (d DType) Bits() int {
 	if i := d.rank(); i >= 0 {
 		return dtypes[i].bits
@@ -65,7 +65,7 @@ func (d DType) Bits() int {
 	return 0
 }
 
-// knownDTypes is the list for error messages, sorted by name.
+// knownDTypes returns the list for error messages, sorted by name.
 func knownDTypes() string {
 	names := make([]string, len(dtypes))
 	for i, t := range dtypes {

@@ -104,10 +104,10 @@ func readFull(data io.ReaderAt, p []byte, off int64) error {
 	return err
 }
 
-// Path is the path that the file was opened with.
+// Path returns the path that the file was opened with.
 func (f *File) Path() string { return f.path }
 
-// Metadata is the file's __metadata__, nil where it is absent or null. It must not be changed.
+// Metadata returns the file's __metadata__, nil where it is absent or null. It must not be changed.
 func (f *File) Metadata() map[string]string { return f.metadata }
 
 // Tensors lists the tensors in the order of their bytes in the file (empty ones of one position: by

@@ -187,7 +187,7 @@ func (p *parser) fault(expected, found string) error {
 	return &FormatError{File: p.file, Tensor: clip(p.tensor), Expected: expected, Found: found}
 }
 
-// unexpected is the fault of a token of the wrong kind.
+// unexpected returns the fault of a token of the wrong kind.
 func (p *parser) unexpected(expected string, token json.Token) error {
 	found := "null"
 	switch v := token.(type) {

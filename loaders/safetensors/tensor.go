@@ -16,7 +16,7 @@ type Tensor struct {
 	begin, end int64 // byte range; relative to the data part until checkLayout makes it absolute
 }
 
-// Elements is the product of the shape: 1 for a scalar.
+// Elements returns the product of the shape: 1 for a scalar.
 func (t *Tensor) Elements() int64 {
 	n := int64(1)
 	for _, d := range t.Shape {
@@ -28,10 +28,10 @@ func (t *Tensor) Elements() int64 {
 // Size is the number of bytes of the tensor.
 func (t *Tensor) Size() int64 { return t.end - t.begin }
 
-// Offset is the position of the tensor's first byte in its file.
+// Offset returns the position of the tensor's first byte in its file.
 func (t *Tensor) Offset() int64 { return t.begin }
 
-// File is the file that holds the tensor.
+// File returns the file that holds the tensor.
 func (t *Tensor) File() *File { return t.file }
 
 // ReadAt reads len(p) bytes of the tensor from its byte off on; it implements [io.ReaderAt]. At the tensor's end it
@@ -64,7 +64,7 @@ func (t *Tensor) ReadAt(p []byte, off int64) (int, error) {
 // Reader reads the tensor's bytes from first to last, and seeks. Every call gives a reader of its own.
 func (t *Tensor) Reader() *io.SectionReader { return io.NewSectionReader(t, 0, t.Size()) }
 
-// byteSize is the number of bytes of a tensor, or a text that says what is wrong with its shape.
+// byteSize returns the number of bytes of a tensor, or a text that says what is wrong with its shape.
 func byteSize(dtype DType, shape []int) (int64, string) {
 	bits := int64(dtype.Bits())
 	for _, d := range shape {

@@ -29,7 +29,7 @@ type Entry struct {
 	Data func(w io.Writer) error
 }
 
-// Bytes is the Data of an entry whose bytes are at hand.
+// Bytes returns the Data of an entry whose bytes are at hand.
 func Bytes(data []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -37,7 +37,7 @@ func Bytes(data []byte) func(io.Writer) error {
 	}
 }
 
-// From is the Data of an entry that is read from r to its end.
+// From returns the Data of an entry that is read from r to its end.
 func From(r io.Reader) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := io.Copy(w, r)
@@ -127,7 +127,7 @@ func planFile(entries []Entry, metadata map[string]string) (*filePlan, error) {
 	return plan, nil
 }
 
-// entrySize is the number of bytes that an entry's data must have.
+// entrySize returns the number of bytes that an entry's data must have.
 func entrySize(e Entry) (int64, error) {
 	fault := func(expected, found string) error {
 		return fmt.Errorf("tensor %q: expected %s, found %s", e.Name, expected, found)

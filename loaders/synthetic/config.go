@@ -2,7 +2,7 @@ package synthetic
 
 import "github.com/etc-ml/etc/loaders/huggingface"
 
-// Qwen35MoE35B is the configuration of Qwen3.5-35B-A3B with the given number of layers (40 in the published
+// Qwen35MoE35B returns the configuration of Qwen3.5-35B-A3B with the given number of layers (40 in the published
 // model): three gated delta nets, then one full attention, repeated.
 func Qwen35MoE35B(layers int) *huggingface.Qwen {
 	return &huggingface.Qwen{
@@ -14,7 +14,7 @@ func Qwen35MoE35B(layers int) *huggingface.Qwen {
 	}
 }
 
-// Gemma431B is the configuration of Gemma4-31B with the given number of layers (60 in the published model): five
+// Gemma431B returns the configuration of Gemma4-31B with the given number of layers (60 in the published model): five
 // sliding, then one full, repeated; the last one is full, as the architecture asks for.
 func Gemma431B(layers int) *huggingface.Gemma4 {
 	c := &huggingface.Gemma4{
@@ -32,7 +32,7 @@ func Gemma431B(layers int) *huggingface.Gemma4 {
 	return c
 }
 
-// Qwen35Dense27B is the configuration of Qwen3.5-27B with the given number of layers (64 in the published model).
+// Qwen35Dense27B returns the configuration of Qwen3.5-27B with the given number of layers (64 in the published model).
 func Qwen35Dense27B(layers int) *huggingface.Qwen {
 	return &huggingface.Qwen{
 		VocabSize: 248320, HiddenSize: 5120, Layers: pattern(layers, 4, huggingface.LinearAttention),
@@ -42,7 +42,8 @@ func Qwen35Dense27B(layers int) *huggingface.Qwen {
 	}
 }
 
-// Qwen3Next80B is the configuration of Qwen3-Next-80B-A3B with the given number of layers (48 in the published model).
+// Qwen3Next80B returns the configuration of Qwen3-Next-80B-A3B with the given number of layers (48 in the published
+// model).
 func Qwen3Next80B(layers int) *huggingface.Qwen {
 	return &huggingface.Qwen{
 		VocabSize: 151936, HiddenSize: 2048, Layers: pattern(layers, 4, huggingface.LinearAttention),
@@ -54,7 +55,7 @@ func Qwen3Next80B(layers int) *huggingface.Qwen {
 	}
 }
 
-// Qwen3MoE30B is the configuration of Qwen3-30B-A3B with the given number of layers (48 in the published model).
+// Qwen3MoE30B returns the configuration of Qwen3-30B-A3B with the given number of layers (48 in the published model).
 func Qwen3MoE30B(layers int) *huggingface.Qwen {
 	return &huggingface.Qwen{
 		VocabSize: 151936, HiddenSize: 2048, Layers: pattern(layers, 1, 0), PlainNorms: true, NoGate: true,
@@ -63,7 +64,7 @@ func Qwen3MoE30B(layers int) *huggingface.Qwen {
 	}
 }
 
-// Qwen3Dense8B is the configuration of Qwen3-8B with the given number of layers (36 in the published model).
+// Qwen3Dense8B returns the configuration of Qwen3-8B with the given number of layers (36 in the published model).
 func Qwen3Dense8B(layers int) *huggingface.Qwen {
 	return &huggingface.Qwen{
 		VocabSize: 151936, HiddenSize: 4096, Layers: pattern(layers, 1, 0), PlainNorms: true, NoGate: true,
@@ -72,7 +73,7 @@ func Qwen3Dense8B(layers int) *huggingface.Qwen {
 	}
 }
 
-// Gemma426B is the configuration of Gemma4-26B-A4B with the given number of layers (30 in the published model).
+// Gemma426B returns the configuration of Gemma4-26B-A4B with the given number of layers (30 in the published model).
 func Gemma426B(layers int) *huggingface.Gemma4 {
 	c := Gemma431B(layers)
 	c.HiddenSize, c.IntermediateSize = 2816, 2112
@@ -82,8 +83,8 @@ func Gemma426B(layers int) *huggingface.Gemma4 {
 	return c
 }
 
-// Gemma412B is the configuration of Gemma4-12B with the given number of layers (48 in the published model), which is of
-// the family "gemma4unified".
+// Gemma412B returns the configuration of Gemma4-12B with the given number of layers (48 in the published model),
+// which is of the family "gemma4unified".
 func Gemma412B(layers int) *huggingface.Gemma4 {
 	c := Gemma431B(layers)
 	c.HiddenSize, c.IntermediateSize = 3840, 15360
@@ -92,8 +93,8 @@ func Gemma412B(layers int) *huggingface.Gemma4 {
 	return c
 }
 
-// Gemma4E4B is the configuration of Gemma4-E4B with the given number of layers (42 in the published model). The last 18
-// of 42, three sevenths, share keys and values.
+// Gemma4E4B returns the configuration of Gemma4-E4B with the given number of layers (42 in the published model). The
+// last 18 of 42, three sevenths, share keys and values.
 func Gemma4E4B(layers int) *huggingface.Gemma4 {
 	c := Gemma431B(layers)
 	c.HiddenSize, c.IntermediateSize, c.SlidingWindow, c.MaxPositions = 2560, 10240, 512, 131072
@@ -106,8 +107,8 @@ func Gemma4E4B(layers int) *huggingface.Gemma4 {
 	return c
 }
 
-// MuseGlimmer30B is the configuration of Muse-Glimmer-30B with the given number of layers (52 in the published model):
-// counted from the last one, every fourth layer is full and not rotated.
+// MuseGlimmer30B returns the configuration of Muse-Glimmer-30B with the given number of layers (52 in the published
+// model): counted from the last one, every fourth layer is full and not rotated.
 func MuseGlimmer30B(layers int) *huggingface.MuseGlimmer {
 	c := &huggingface.MuseGlimmer{
 		VocabSize: 202048, HiddenSize: 6656, Intermediate: 19968, SlidingWindow: 2048,

@@ -12,8 +12,8 @@ import (
 // object is a JSON object; encoding/json sorts its keys.
 type object map[string]any
 
-// configJSON is the config.json of a configuration, for a family (see [Spec]). It reads back as the same configuration,
-// or there is an error that says why it cannot.
+// configJSON returns the config.json of a configuration, for a family (see [Spec]). It reads back as the same
+// configuration, or there is an error that says why it cannot.
 func configJSON(config huggingface.Config, name string) ([]byte, error) {
 	if _, ok := huggingface.FamilyNamed(name); name != "" && !ok {
 		return nil, fmt.Errorf("expected the short name of a family, found %q", name)
@@ -67,7 +67,7 @@ func family(name string) huggingface.Family {
 	return f
 }
 
-// nested is a configuration with the language model's in text_config, or the latter itself for a family without.
+// nested returns a configuration with the language model's in text_config, or the latter itself for a family without.
 func nested(name string, tied bool, text object) object {
 	f := family(name)
 	class := []string{f.Classes[len(f.Classes)-1]}
@@ -79,7 +79,7 @@ func nested(name string, tied bool, text object) object {
 	return object{"architectures": class, "model_type": f.Types[1], "tie_word_embeddings": tied, "text_config": text}
 }
 
-// qwenFamily is the family that has what a configuration says.
+// qwenFamily returns the family that has what a configuration says.
 func qwenFamily(c *huggingface.Qwen) string {
 	switch {
 	case c.PlainNorms && c.Experts > 0:

@@ -55,7 +55,7 @@ func mix(x uint64) uint64 {
 // increment is the counter's step in SplitMix64, 2⁶⁴ divided by the golden ratio.
 const increment = 0x9e3779b97f4a7c15
 
-// stream is the sequence of random numbers of one tensor.
+// stream returns the sequence of random numbers of one tensor.
 func stream(seed uint64, name string) uint64 {
 	hash := fnv.New64a()
 	_, _ = io.WriteString(hash, name) // a hash has no write error

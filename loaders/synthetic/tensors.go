@@ -55,7 +55,7 @@ func tensors(config huggingface.Config) ([]tensor, error) {
 	return nil, fmt.Errorf("expected a configuration of a supported family, found %T", config)
 }
 
-// Bytes is the size of the weights of a checkpoint of the given configuration.
+// Bytes returns the size of the weights of a checkpoint of the given configuration.
 func Bytes(config huggingface.Config) (int64, error) {
 	list, err := tensors(config)
 	total := int64(0)

@@ -90,7 +90,7 @@ func (v *Solver) Follow(d *Drift, each Each) {
 	}
 }
 
-// follow gives the weights that w would have to be.
+// follow returns the weights that w would have to be.
 func (v *Solver) follow(dst []float32, w dot.Matrix) dot.Matrix {
 	if v.followed == 0 {
 		return w

@@ -25,10 +25,11 @@ func NewMoments(cols int) *Moments {
 	return &Moments{cols: cols, sums: dot.Dense(make([]float32, cols*cols), cols, cols)}
 }
 
-// Bytes is the memory that moments of inputs of cols numbers take, with what [NewSolver] makes of them and a [Drift].
+// Bytes returns the memory that moments of inputs of cols numbers take, with what [NewSolver] makes of them and a
+// [Drift].
 func Bytes(cols int) int64 { return 3 * 4 * int64(cols) * int64(cols) }
 
-// Rows is the number of inputs.
+// Rows returns the number of inputs.
 func (m *Moments) Rows() int { return m.rows }
 
 // Each calls f for every number below n, perhaps on several goroutines, and returns when all calls have.
@@ -88,7 +89,7 @@ func (m *Moments) AddIdentity(factor float32) {
 	}
 }
 
-// Mean is the mean of the diagonal, 0 where there is no input but zeros.
+// Mean returns the mean of the diagonal, 0 where there is no input but zeros.
 func (m *Moments) Mean() float32 {
 	sum := 0.0
 	for i := range m.cols {
@@ -124,7 +125,7 @@ func (m *Moments) mirror(each Each) {
 // Blocks of the factorization; they are part of the result.
 const factorBlock = 32
 
-// factor gives L of the Cholesky decomposition L·Lᵀ of a, symmetric and positive definite, as a matrix whose row j
+// factor returns L of the Cholesky decomposition L·Lᵀ of a, symmetric and positive definite, as a matrix whose row j
 // holds L[j][i] for the i ≤ j, and behind its diagonal L[i][j]/L[j][j] for the i > j. A pivot that rounding has made
 // too small becomes least.
 func factor(a dot.Matrix, least float32, each Each) dot.Matrix {

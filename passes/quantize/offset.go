@@ -22,7 +22,7 @@ func (q *quantizer) offsetParams(w []float32, lo, hi float32, minMax params) par
 	return best
 }
 
-// squaredError is the squared error of the weights w as packAffine stores them with p.
+// squaredError returns the squared error of the weights w as packAffine stores them with p.
 func squaredError(w []float32, p params, bits int) float64 {
 	levels := float32(int(1)<<bits - 1)
 	sum := 0.0

@@ -42,7 +42,7 @@ const (
 var methodNames = [...]string{"minmax", "hqq", "torchao-asymmetric", "torchao-symmetric", "best",
 	"weighted", "gptq", "learned"}
 
-// String gives the name used in messages: minmax, hqq, torchao-asymmetric, torchao-symmetric, best, weighted, gptq,
+// String returns the name used in messages: minmax, hqq, torchao-asymmetric, torchao-symmetric, best, weighted, gptq,
 // learned.
 func (m Method) String() string {
 	if int(m) < len(methodNames) {
@@ -73,7 +73,7 @@ const (
 
 var floatNames = [...]string{"bf16", "f16", "f32"}
 
-// String gives bf16, f16 or f32.
+// String returns bf16, f16 or f32.
 func (f Float) String() string {
 	if int(f) < len(floatNames) {
 		return floatNames[f]
@@ -191,7 +191,7 @@ func (s Scheme) ofMLX() bool {
 	return s.Method == MinMax || s.Method == Best || s.Method.Calibrated()
 }
 
-// group is the number of columns that share a scale.
+// group returns the number of columns that share a scale.
 func (s Scheme) group(cols int) int {
 	if s.GroupSize == 0 {
 		return cols
@@ -199,7 +199,7 @@ func (s Scheme) group(cols int) int {
 	return s.GroupSize
 }
 
-// StoredGroupSize is the group size that MLX is told: GroupSize itself, or for a coarser one the
+// StoredGroupSize returns the group size that MLX is told: GroupSize itself, or for a coarser one the
 // largest of 128, 64 and 32 that divides it. A coarse group is then stored as several groups with
 // one and the same scale and bias. It is 0 when none divides.
 func (s Scheme) StoredGroupSize(cols int) int {
@@ -215,7 +215,7 @@ func (s Scheme) StoredGroupSize(cols int) int {
 	return 0
 }
 
-// Form is the form of a weight of rows of so many columns as it is stored.
+// Form returns the form of a weight of rows of so many columns as it is stored.
 func (s Scheme) Form(cols int) ir.WeightForm {
 	return ir.WeightForm{Mode: s.Mode, Bits: s.Bits, Group: s.StoredGroupSize(cols)}
 }
@@ -223,7 +223,7 @@ func (s Scheme) Form(cols int) ir.WeightForm {
 // HasBiases reports whether the stored form has biases.
 func (s Scheme) HasBiases() bool { return s.Mode == ir.Affine }
 
-// RowBytes is the size of a stored row: codes, and scales and biases in Params or scales in bytes.
+// RowBytes returns the size of a stored row: codes, and scales and biases in Params or scales in bytes.
 func (s Scheme) RowBytes(cols int) int {
 	if s.HasBiases() {
 		return 4*s.PackedCols(cols) + 2*s.Params.Size()*s.ParamCols(cols)
@@ -231,8 +231,8 @@ func (s Scheme) RowBytes(cols int) int {
 	return 4*s.PackedCols(cols) + s.ParamCols(cols)
 }
 
-// PackedCols is the number of 32-bit words that hold the codes of one row.
+// PackedCols returns the number of 32-bit words that hold the codes of one row.
 func (s Scheme) PackedCols(cols int) int { return cols / (32 / s.Bits) }
 
-// ParamCols is the number of scales, and of biases where there are some, stored for one row.
+// ParamCols returns the number of scales, and of biases where there are some, stored for one row.
 func (s Scheme) ParamCols(cols int) int { return cols / s.StoredGroupSize(cols) }

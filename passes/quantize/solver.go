@@ -135,7 +135,7 @@ func (t *solverTile) quantize() *ValueError {
 	return nil
 }
 
-// groupAt is the number of a group of a row among all.
+// groupAt returns the number of a group of a row among all.
 func (t *solverTile) groupAt(row, first int) int {
 	return row*(t.cols/t.scheme.GroupSize) + first/t.scheme.GroupSize
 }
@@ -284,7 +284,7 @@ func (t *solverTile) refit(r, first int, own dot.Matrix, sums []float32) {
 	}
 }
 
-// code is the code of x under p, as a number.
+// code returns the code of x under p, as a number.
 func (t *solverTile) code(x float32, p params) float32 {
 	return roundToEven(min(max((x-p.bias)/p.scale, 0), t.levels))
 }
@@ -298,7 +298,7 @@ var ranges = [...]struct{ low, high float32 }{
 // feedbackRanges are as many of ranges as error feedback tries: the choice of codes mends more than they do.
 const feedbackRanges = 2
 
-// fit gives the scale and the bias of the best of several fits to w by the squared error weighted by importance, each
+// fit returns the scale and the bias of the best of several fits to w by the squared error weighted by importance, each
 // of which goes from an extent to codes and from codes to their least-squares scale and bias.
 func (t *solverTile) fit(w, importance []float32, tried int) (params, *ValueError) {
 	lo, hi, finite := extent(w)
@@ -334,7 +334,7 @@ func (t *solverTile) fit(w, importance []float32, tried int) (params, *ValueErro
 	return best, nil
 }
 
-// weigh gives the weighted squared error of w under p, and the scale and the bias that fit the codes best.
+// weigh returns the weighted squared error of w under p, and the scale and the bias that fit the codes best.
 func (t *solverTile) weigh(w, importance []float32, p params) (squares float64, next params) {
 	var sum, sumQ, sumQQ, sumX, sumQX float64
 	for i, x := range w {

@@ -90,7 +90,7 @@ func NewRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (Executor, error)
 	return x, nil
 }
 
-// RaggedModule is the module that [NewRagged] compiles.
+// RaggedModule returns the module that [NewRagged] compiles.
 func RaggedModule(m *ir.Module, e engine.Engine, o RaggedOptions) (*ir.Module, error) {
 	x, err := lowerRagged(m, e, o)
 	if err != nil {

@@ -250,15 +250,15 @@ func (r *Row) sumUp() {
 	r.Spread = (r.Max - r.Min) / r.Median
 }
 
-// Median is the middle of the samples, the mean of the two in the middle where their number is even. It panics when
-// there are none.
+// Median returns the middle of the samples, the mean of the two in the middle where their number is even. It panics
+// when there are none.
 func Median(samples []float64) float64 {
 	s := slices.Sorted(slices.Values(samples))
 	half := func(p float64) float64 { return stat.Quantile(p, stat.Empirical, s, nil) }
 	return (half(0.5) + half(math.Nextafter(0.5, 1))) / 2
 }
 
-// randomTokens are n token ids, always the same for one vocabulary.
+// randomTokens returns n token ids, always the same for one vocabulary.
 func randomTokens(n, vocab int) []int {
 	r := rand.New(rand.NewPCG(0x5eed, 0))
 	out := make([]int, n)

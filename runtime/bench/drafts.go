@@ -75,7 +75,7 @@ func acceptances() (out []float64) {
 // Published are acceptances that were published for a model of 27B with one draft: of code, facts and prose.
 var Published = []float64{0.91, 0.61, 0.49}
 
-// Break is the acceptance from which on the round is faster than none; above 1 where it never is.
+// Break returns the acceptance from which on the round is faster than none; above 1 where it never is.
 func (r DraftRow) Break() float64 {
 	for i := range 1001 {
 		if a := float64(i) / 1000; expected(a, r.Drafts) >= r.Ratio {
@@ -85,7 +85,7 @@ func (r DraftRow) Break() float64 {
 	return math.Inf(1)
 }
 
-// expected is the number of tokens of a round.
+// expected returns the number of tokens of a round.
 func expected(acceptance float64, drafts int) float64 {
 	tokens, all := 1.0, 1.0
 	for range drafts {

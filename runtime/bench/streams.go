@@ -48,7 +48,7 @@ type StreamSample struct {
 // Noisy reports whether the row varies too much to compare it with another.
 func (r StreamRow) Noisy() bool { return r.Spread > NoisySpread }
 
-// Most gives the most streams of the rows, and the most tokens of a sequence.
+// Most returns the most streams of the rows, and the most tokens of a sequence.
 func (o StreamOptions) Most() (streams, tokens int) {
 	return slices.Max(o.Streams), slices.Max(o.Prompt) + slices.Max(o.Generate)
 }

@@ -40,7 +40,7 @@ func opening(system string) []Message {
 	return []Message{{"system", system}}
 }
 
-// Messages are the turns so far.
+// Messages returns the turns so far.
 func (c *Conversation) Messages() []Message { return slices.Clone(c.messages) }
 
 // Reset forgets everything but a new system message, none where it is empty.
@@ -127,7 +127,7 @@ func (c *Conversation) answer(ctx context.Context, prompt, history []int, r sess
 	return a, err
 }
 
-// plain are parameters of a token that is dropped: without what costs more than that.
+// plain returns parameters of a token that is dropped: without what costs more than that.
 func plain(s session.Sampling) session.Sampling {
 	return session.Sampling{Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, Seed: s.Seed}
 }

@@ -20,8 +20,8 @@ func NewReader(file *ir.Module) *Reader {
 	return r
 }
 
-// Vector gives the program's data for a constant that is not quantized, nil where it has none of that name and shape in
-// floating point.
+// Vector returns the program's data for a constant that is not quantized, nil where it has none of that name and
+// shape in floating point.
 func (r *Reader) Vector(c *ir.Constant) ir.Data {
 	x := r.constants[c.Name]
 	if x == nil || x.Data == nil || !x.Data.DType().IsFloat() || !slices.Equal(x.Data.Shape(), c.Data.Shape()) {

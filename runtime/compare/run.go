@@ -128,7 +128,7 @@ func newProbe(m *ir.Module) (*probe, error) {
 	return p, nil
 }
 
-// LayerInput gives the layer whose input op norms, as the first thing that a layer does.
+// LayerInput returns the layer whose input op norms, as the first thing that a layer does.
 func LayerInput(op *ir.Op) (layer int, ok bool) {
 	if op.Def.Name != "rms_norm" {
 		return 0, false
@@ -311,7 +311,7 @@ func logSoftmax(x []float32) []float64 {
 	return out
 }
 
-// argmax is the first place of the largest value, -1 where there is a NaN.
+// argmax returns the first place of the largest value, -1 where there is a NaN.
 func argmax(x []float32) int {
 	best := 0
 	for i, v := range x {

@@ -79,10 +79,10 @@ func Compile(src Source) (*Grammar, error) {
 	return &Grammar{source: src, program: p, maskers: map[*Vocab]*masker{}}, nil
 }
 
-// Source gives what the grammar was compiled from.
+// Source returns what the grammar was compiled from.
 func (g *Grammar) Source() Source { return g.source }
 
-// masker gives the grammar's masks over a vocabulary.
+// masker returns the grammar's masks over a vocabulary.
 func (g *Grammar) masker(v *Vocab) *masker {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,7 +113,7 @@ type cached struct {
 // NewCache makes a cache of at most limit grammars, at least one.
 func NewCache(limit int) *Cache { return &Cache{limit: max(limit, 1), kept: map[Source]*cached{}} }
 
-// Compile gives the grammar of a source: the one kept, or a new one. Callers that ask for one source at once wait for
+// Compile returns the grammar of a source: the one kept, or a new one. Callers that ask for one source at once wait for
 // one compilation. Errors are kept too.
 func (c *Cache) Compile(src Source) (*Grammar, error) {
 	c.mu.Lock()

@@ -14,7 +14,7 @@ func child(f flat, keys ...string) element {
 	return element{pointer: p}
 }
 
-// itemsAt gives the schemas of element i of an array.
+// itemsAt returns the schemas of element i of an array.
 func itemsAt(schemas []flat, i int) []element {
 	var set []element
 	for _, f := range schemas {
@@ -31,7 +31,7 @@ func itemsAt(schemas []flat, i int) []element {
 	return set
 }
 
-// prefixOf gives the length of the longest prefixItems.
+// prefixOf returns the length of the longest prefixItems.
 func prefixOf(schemas []flat) int {
 	n := 0
 	for _, f := range schemas {
@@ -153,8 +153,8 @@ func (c *schemaCompiler) objectOf(schemas []flat) (*expr, error) {
 	return cat(lit("{"), c.ws(), first), nil
 }
 
-// properties gives the names that schemas list, with what their values are held to. A name is left out where its value
-// can be nothing, unless it is required.
+// properties returns the names that schemas list, with what their values are held to. A name is left out where its
+// value can be nothing, unless it is required.
 func (c *schemaCompiler) properties(schemas []flat) ([]property, error) {
 	var names []string
 	required := map[string]bool{}
@@ -218,7 +218,7 @@ func (c *schemaCompiler) nameAllowed(schemas []flat, name string) (bool, error) 
 	return true, nil
 }
 
-// valueOf gives the schemas that the value of a property is held to.
+// valueOf returns the schemas that the value of a property is held to.
 func (c *schemaCompiler) valueOf(schemas []flat, name string) ([]element, error) {
 	var set []element
 	for _, f := range schemas {
@@ -246,7 +246,7 @@ func (c *schemaCompiler) valueOf(schemas []flat, name string) ([]element, error)
 	return set, nil
 }
 
-// rest gives the schema of the properties that are not listed.
+// rest returns the schema of the properties that are not listed.
 func rest(f flat) []element {
 	switch {
 	case f.has("additionalProperties"):
@@ -288,7 +288,7 @@ type namedBy struct {
 	both, either *dfa
 }
 
-// patternsOf gives the patterns of all schemas.
+// patternsOf returns the patterns of all schemas.
 func (c *schemaCompiler) patternsOf(schemas []flat) ([]namedBy, error) {
 	var patterns []namedBy
 	for _, f := range schemas {
@@ -447,7 +447,7 @@ func (c *schemaCompiler) namesOf(set []element, depth int) (*dfa, error) {
 	return d, nil
 }
 
-// objectBounds gives the least and most members. What a list of optional members in order cannot count is refused.
+// objectBounds returns the least and most members. What a list of optional members in order cannot count is refused.
 func objectBounds(schemas []flat, properties []property, others *expr) (least, most int32, err error) {
 	least, most = bounds(schemas, "minProperties", "maxProperties")
 	required, optional := int32(0), int32(0)

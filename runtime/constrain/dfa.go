@@ -260,7 +260,7 @@ func (d *dfa) live() []bool {
 	return live
 }
 
-// expr is the automaton as an expression.
+// expr returns the automaton as an expression.
 func (d *dfa) expr() *expr {
 	if d.empty() {
 		return none

@@ -39,13 +39,13 @@ var (
 	empty = &expr{op: opBytes}
 )
 
-// lit is the bytes of s.
+// lit returns the bytes of s.
 func lit(s string) *expr { return &expr{op: opBytes, lit: s} }
 
 // byteRange is one byte from lo to hi.
 func byteRange(lo, hi byte) *expr { return &expr{op: opRange, lo: lo, hi: hi} }
 
-// cat is the subs one after another.
+// cat returns the subs one after another.
 func cat(subs ...*expr) *expr {
 	var out []*expr
 	for _, s := range subs {
@@ -207,7 +207,7 @@ func utf8Range(lo, hi rune) []*expr {
 	return byteProducts(a, b)
 }
 
-// byteProducts gives the strings from a to b, of one length, whose bytes behind the first run from 0x80 to 0xBF.
+// byteProducts returns the strings from a to b, of one length, whose bytes behind the first run from 0x80 to 0xBF.
 func byteProducts(a, b []byte) []*expr {
 	if len(a) == 1 {
 		return []*expr{byteRange(a[0], b[0])}

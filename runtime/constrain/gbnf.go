@@ -56,7 +56,7 @@ func (p *gbnfParser) fail(format string, args ...any) error {
 	}
 }
 
-// rule gives the number of a rule.
+// rule returns the number of a rule.
 func (p *gbnfParser) rule(name string) int32 {
 	id, ok := p.ids[name]
 	if !ok {
@@ -263,7 +263,7 @@ func (p *gbnfParser) class() (*expr, error) {
 	return runes(ranges), nil
 }
 
-// complement gives the characters outside of ranges.
+// complement returns the characters outside of ranges.
 func complement(ranges []rune) []rune {
 	var out []rune
 	for next := rune(0); ; {

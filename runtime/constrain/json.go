@@ -17,7 +17,7 @@ type jsonRules struct {
 	shared map[string]int32
 }
 
-// rule gives the shared rule of a name; body makes it, and may refer to it.
+// rule returns the shared rule of a name; body makes it, and may refer to it.
 func (j *jsonRules) rule(name string, body func() *expr) *expr {
 	id, ok := j.shared[name]
 	if !ok {
@@ -31,7 +31,7 @@ func (j *jsonRules) rule(name string, body func() *expr) *expr {
 	return ref(id)
 }
 
-// jsonObjectSource is the constraint of any JSON object.
+// jsonObjectSource returns the constraint of any JSON object.
 func jsonObjectSource(text string) (*source, error) {
 	if text != "" {
 		return nil, &Error{Kind: JSONObject, Reason: "it takes no text; for a schema, use the kind JSONSchema"}
@@ -87,7 +87,7 @@ func plainChar(ranges []rune) *expr {
 	return alt(append(alts, runes(raw))...)
 }
 
-// escaped is the escape of a character that needs one, or "".
+// escaped returns the escape of a character that needs one, or "".
 func escaped(r rune) string {
 	switch r {
 	case '"', '\\':
@@ -109,7 +109,7 @@ func escaped(r rune) string {
 	return ""
 }
 
-// plainString is a JSON string in the one spelling of plainChar, without quotes.
+// plainString returns a JSON string in the one spelling of plainChar, without quotes.
 func plainString(s string) string {
 	var out strings.Builder
 	for _, r := range s {
@@ -125,7 +125,8 @@ func plainString(s string) string {
 // quoted puts quotes around what a string holds.
 func quoted(e *expr) *expr { return cat(lit(`"`), e, lit(`"`)) }
 
-// ws is the white space allowed between the tokens of JSON: nothing, a blank, or an end of line and an indentation.
+// ws returns the white space allowed between the tokens of JSON: nothing, a blank, or an end of line and an
+// indentation.
 func (j *jsonRules) ws() *expr {
 	return j.rule("whitespace", func() *expr {
 		return opt(alt(lit(" "), cat(lit("\n"), repeat(alt(lit(" "), lit("\t")), 0, maxIndent))))
@@ -138,7 +139,7 @@ func (j *jsonRules) comma() *expr { return cat(j.ws(), lit(","), j.ws()) }
 // colon separates a name from its value.
 func (j *jsonRules) colon() *expr { return cat(j.ws(), lit(":"), j.ws()) }
 
-// freeString is a string of low to high characters, in any spelling.
+// freeString returns a string of low to high characters, in any spelling.
 func (j *jsonRules) freeString(low, high int32) *expr {
 	return j.rule(fmt.Sprintf("string of %d to %d", low, high), func() *expr {
 		return quoted(repeat(freeChar(), low, high))

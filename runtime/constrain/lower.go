@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ruleFor gives the rule of the values that all schemas of a set take. One set has one rule, so recursion ends.
+// ruleFor returns the rule of the values that all schemas of a set take. One set has one rule, so recursion ends.
 func (c *schemaCompiler) ruleFor(set []element) (*expr, error) {
 	schemas, never, err := c.expand(set)
 	if err != nil {
@@ -55,7 +55,7 @@ func disjunction(schemas []flat) (at int, keyword string, done uint8) {
 	return -1, "", 0
 }
 
-// branches gives the sets of schemas of choosing each alternative of the first disjunction; nil if there is none.
+// branches returns the sets of schemas of choosing each alternative of the first disjunction; nil if there is none.
 func branches(schemas []flat) (sets [][]element, at int, keyword string) {
 	at, keyword, done := disjunction(schemas)
 	if at < 0 {
@@ -158,7 +158,7 @@ func (c *schemaCompiler) listed(schemas []flat) (*expr, bool, error) {
 	return alt(append(alts, oneOfTexts(texts))...), true, nil
 }
 
-// values gives the valid ones of the values that schemas list.
+// values returns the valid ones of the values that schemas list.
 func (c *schemaCompiler) values(schemas []flat) ([]any, bool, error) {
 	var list []any
 	found := false
@@ -220,7 +220,7 @@ func plain(v any) any {
 	return v
 }
 
-// value is the text of one value.
+// value returns the text of one value.
 func (c *schemaCompiler) value(v any) (*expr, error) {
 	switch v := v.(type) {
 	case nil:
@@ -326,7 +326,7 @@ func count(f flat, key string, without int32) int32 {
 	return int32(r.Num().Int64())
 }
 
-// bounds gives the least and most that schemas ask of a number of things.
+// bounds returns the least and most that schemas ask of a number of things.
 func bounds(schemas []flat, least, most string) (low, high int32) {
 	high = unbounded
 	for _, f := range schemas {
@@ -336,7 +336,7 @@ func bounds(schemas []flat, least, most string) (low, high int32) {
 	return low, high
 }
 
-// first gives the pointer of the first schema with a keyword.
+// first returns the pointer of the first schema with a keyword.
 func first(schemas []flat, key string) string {
 	for _, f := range schemas {
 		if f.has(key) {

@@ -179,7 +179,7 @@ func (k *masker) appendItem(key []byte, it item) []byte {
 	return binary.AppendUvarint(key, uint64(k.clamp(it)))
 }
 
-// clamp gives the least count that no token can tell from the item's: a turn takes at least a byte, so a token has at
+// clamp returns the least count that no token can tell from the item's: a turn takes at least a byte, so a token has at
 // most as many turns as bytes.
 func (k *masker) clamp(it item) int32 {
 	r := &k.m.rules[k.m.pos[it.pos].rule]

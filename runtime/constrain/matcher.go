@@ -18,7 +18,7 @@ func NewMatcher(g *Grammar, v *Vocab) *Matcher {
 
 func (m *Matcher) state() *state { return m.trail[len(m.trail)-1] }
 
-// Clone gives a matcher of its own at the same place.
+// Clone returns a matcher of its own at the same place.
 func (m *Matcher) Clone() *Matcher {
 	return &Matcher{k: m.k, trail: append([]*state(nil), m.trail...), stop: m.stop}
 }
@@ -121,8 +121,8 @@ func (m *Matcher) Mask(dst []uint64) {
 	}
 }
 
-// Forced gives the bytes that have to follow, at most limit: each is the only one possible. They can be put behind the
-// text without asking the model.
+// Forced returns the bytes that have to follow, at most limit: each is the only one possible. They can be put behind
+// the text without asking the model.
 func (m *Matcher) Forced(limit int) []byte {
 	if m.stop > 0 {
 		return nil

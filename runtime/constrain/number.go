@@ -50,8 +50,8 @@ func (n *numberSpec) apart(o *numberSpec) bool {
 // free reports whether nothing is asked but the kind.
 func (n *numberSpec) free() bool { return n.low == nil && n.high == nil && len(n.multiples) == 0 }
 
-// expr gives the texts of the numbers: digits, and for numbers a fraction; no exponent. A wrong keyword is named in the
-// error.
+// expr returns the texts of the numbers: digits, and for numbers a fraction; no exponent. A wrong keyword is named in
+// the error.
 func (n *numberSpec) expr() (e *expr, keyword string, err error) {
 	modulus, places := int64(1), int32(maxDigits)
 	integer := n.integer
@@ -88,7 +88,7 @@ func (n *numberSpec) expr() (e *expr, keyword string, err error) {
 	return alt(positive, cat(lit("-"), negative)), "", nil
 }
 
-// side gives the texts, without sign, of the numbers from 0 on or, with negative, below it.
+// side returns the texts, without sign, of the numbers from 0 on or, with negative, below it.
 func (n *numberSpec) side(integer bool, places int32, modulus int64, negative bool) (*expr, string, error) {
 	low, high, lowOpen, highOpen := n.low, n.high, n.lowOpen, n.highOpen
 	lowWord, highWord := "minimum", "maximum"

@@ -173,7 +173,7 @@ func repetition(re *syntax.Regexp) (low, high int32) {
 	return low, high
 }
 
-// folded gives r, and with fold the characters that differ from it in case only.
+// folded returns r, and with fold the characters that differ from it in case only.
 func folded(r rune, fold bool) []rune {
 	out := []rune{r, r}
 	for f := unicode.SimpleFold(r); fold && f != r; f = unicode.SimpleFold(f) {

@@ -212,7 +212,7 @@ func boundedNumbers(v any, pointer string) error {
 	return nil
 }
 
-// checker gives the library's judge of the schema at a pointer.
+// checker returns the library's judge of the schema at a pointer.
 func (c *schemaCompiler) checker(pointer string) (*jsonschema.Schema, error) {
 	if s := c.checkers[pointer]; s != nil {
 		return s, nil
@@ -345,7 +345,7 @@ func escapePointer(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
 }
 
-// resolve gives the pointer that a $ref of the schema at a pointer leads to.
+// resolve returns the pointer that a $ref of the schema at a pointer leads to.
 func (c *schemaCompiler) resolve(at, target string) (string, error) {
 	document, fragment, _ := strings.Cut(target, "#")
 	if document != "" && document != c.id {
@@ -368,7 +368,7 @@ func (c *schemaCompiler) resolve(at, target string) (string, error) {
 	return fragment, nil
 }
 
-// at gives the value at a pointer.
+// at returns the value at a pointer.
 func (c *schemaCompiler) at(pointer string) (any, bool) {
 	v := c.root
 	if pointer == "" {

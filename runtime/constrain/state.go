@@ -223,7 +223,7 @@ func (m *machine) note(it item) {
 	}
 }
 
-// internFrames gives the set of the items in m.frames. An item that can only end is replaced by those behind it, so
+// internFrames returns the set of the items in m.frames. An item that can only end is replaced by those behind it, so
 // that recursion on the right does not grow a stack.
 func (m *machine) internFrames() *frames {
 	var items []item
@@ -275,7 +275,7 @@ func sortItems(items []item) {
 	})
 }
 
-// number is the identity of a set in keys: 0 for none, 1 for the one outside.
+// number returns the identity of a set in keys: 0 for none, 1 for the one outside.
 func (f *frames) number() uint64 {
 	switch {
 	case f == nil:
@@ -306,7 +306,7 @@ func (m *machine) itemsKey(items []item, ends, escapes bool) []byte {
 	return k
 }
 
-// forced gives the only byte that can follow s, if there is only one and the text is not whole.
+// forced returns the only byte that can follow s, if there is only one and the text is not whole.
 func (m *machine) forced(s *state) (byte, bool) {
 	if s.ends {
 		return 0, false

@@ -30,7 +30,7 @@ type stringPart struct {
 	expr             *expr
 }
 
-// stringParts gives what patterns and formats ask, in the one spelling of plainChar.
+// stringParts returns what patterns and formats ask, in the one spelling of plainChar.
 func stringParts(schemas []flat, how reading) ([]stringPart, error) {
 	var parts []stringPart
 	seen := map[string]bool{}

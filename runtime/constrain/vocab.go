@@ -88,7 +88,7 @@ func (v *Vocab) buildTrie(order []int32) {
 // Size is the number of token ids.
 func (v *Vocab) Size() int { return len(v.tokens) }
 
-// MaskWords is the length of a mask: bit i%64 of word i/64 is token i.
+// MaskWords returns the length of a mask: bit i%64 of word i/64 is token i.
 func (v *Vocab) MaskWords() int { return (len(v.tokens) + 63) / 64 }
 
 // IsStop reports whether a token ends an answer.

@@ -145,7 +145,7 @@ func totalRows(weights []*weight) int {
 	return n
 }
 
-// activations are the instance's for the inputs of a product, in n forms. Every step fills them anew.
+// activations returns the instance's for the inputs of a product, in n forms. Every step fills them anew.
 func (b *binder) activations(n int) []*kernel.Activations {
 	for len(b.x.activations) < n {
 		b.x.activations = append(b.x.activations, &kernel.Activations{})

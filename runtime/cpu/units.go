@@ -44,7 +44,7 @@ func (x *instance) units(buffer string, axis int, ids []int32, leaveOut bool) (*
 	return x.states[b], u, err
 }
 
-// bytes is the memory of a buffer where it holds elements of that dtype; nil where it holds them in another form.
+// bytes returns the memory of a buffer where it holds elements of that dtype; nil where it holds them in another form.
 func (s *state) bytes(d ir.DType) []byte {
 	switch {
 	case s.words != nil && d == ir.U32:
@@ -57,7 +57,7 @@ func (s *state) bytes(d ir.DType) []byte {
 	return nil
 }
 
-// elements is a buffer that is held as float32 or int64 numbers, in its own memory.
+// elements returns a buffer that is held as float32 or int64 numbers, in its own memory.
 func (s *state) elements() *eval.Tensor {
 	return &eval.Tensor{DType: s.dtype, Shape: s.shape, F: s.slot.f, I: s.slot.i}
 }

@@ -55,7 +55,7 @@ func alignMiddle(a, b []string, atA, atB int, out *[]pair) {
 	alignRange(a[i:], b[j:], atA+i, atB+j, out)
 }
 
-// uniqueInBoth gives the longest run, increasing in both, of the elements that both have exactly once.
+// uniqueInBoth returns the longest run, increasing in both, of the elements that both have exactly once.
 func uniqueInBoth(a, b []string) []pair {
 	type place struct{ count, at int }
 	in := map[string]place{}

@@ -286,7 +286,7 @@ func compact(p json.RawMessage) []byte {
 	return b.Bytes()
 }
 
-// hash is the SHA-256 of the parts one after the other, in hex.
+// hash returns the SHA-256 of the parts one after the other, in hex.
 func hash(parts ...[]byte) string {
 	h := sha256.New()
 	for _, p := range parts {

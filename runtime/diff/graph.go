@@ -35,7 +35,7 @@ func diffGraphs(a, b *ir.Module) (diff []string, added, removed int) {
 	return unified(edits), added, removed
 }
 
-// graphLines are the lines of a module's text that no other comparison covers.
+// graphLines returns the lines of a module's text that no other comparison covers.
 func graphLines(m *ir.Module) []line {
 	var out []line
 	for i, text := range strings.Split(strings.TrimSuffix(m.String(), "\n"), "\n") {
@@ -142,7 +142,7 @@ func compareLines(a, b []line) []edit {
 	return out
 }
 
-// numberAt is the number of line i, or of the one after the last.
+// numberAt returns the number of line i, or of the one after the last.
 func numberAt(lines []line, i int) int {
 	if i < len(lines) {
 		return lines[i].number

@@ -11,7 +11,7 @@ import (
 // pieceElements bounds the values of a weight that are in memory at a time, a single row aside.
 const pieceElements = 1 << 18
 
-// relativeRMS is the root of Σ(b-a)²/Σa² over the values of two weights, summed in float64 in the order of
+// relativeRMS returns the root of Σ(b-a)²/Σa² over the values of two weights, summed in float64 in the order of
 // the elements; nil where they cannot be compared.
 func relativeRMS(a, b *weight) (*float64, error) {
 	if !slices.Equal(a.shape, b.shape) || !a.hasValues() || !b.hasValues() || ir.Elements(a.shape) == 0 {

@@ -87,7 +87,7 @@ func (w *weights) add(m *ir.Module) error {
 	return nil
 }
 
-// identity is the name of a weight with its format and where its bytes are.
+// identity returns the name of a weight with its format and where its bytes are.
 func (w *weight) identity() string {
 	out := w.name + " " + w.format
 	for _, p := range w.parts {
@@ -98,7 +98,7 @@ func (w *weight) identity() string {
 	return out
 }
 
-// constantPart is a view of a constant's bytes.
+// constantPart returns a view of a constant's bytes.
 func constantPart(c *ir.Constant) (part, error) {
 	p := part{dtype: c.Data.DType(), shape: c.Data.Shape()}
 	if view, ok := c.Data.(interface{ Bytes() []byte }); ok {
@@ -211,7 +211,7 @@ func (q quantized) weight(m *ir.Module) (*weight, []*ir.Constant, error) {
 	return w, used, nil
 }
 
-// logicalName is the name of the weight that codes belong to: what etc export and ExecuTorch's exporter
+// logicalName returns the name of the weight that codes belong to: what etc export and ExecuTorch's exporter
 // append to it is cut off.
 func logicalName(codes string) string {
 	if module, rest, ok := strings.Cut(codes, ".parametrizations."); ok {
@@ -227,7 +227,7 @@ func logicalName(codes string) string {
 	return codes
 }
 
-// size is the size of all parts in bytes.
+// size returns the size of all parts in bytes.
 func (w *weight) size() int64 {
 	n := int64(0)
 	for _, p := range w.parts {

@@ -60,7 +60,7 @@ func (u UnitRuns) Each(f func(buffer, tensor int)) {
 	}
 }
 
-// Len is the number of elements of all of them.
+// Len returns the number of elements of all of them.
 func (u UnitRuns) Len() int { return u.Count * len(u.At) * u.Length }
 
 // CheckUnits checks the size of a content.

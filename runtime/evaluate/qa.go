@@ -133,7 +133,7 @@ func anew(s *session.Session) func(context.Context, session.Request) (session.An
 	}
 }
 
-// models are those that sessions are needed of: the one that answers first.
+// models returns those that sessions are needed of: the one that answers first.
 func models(m *session.Model, o QAOptions) (out []*session.Model) {
 	if o.Answer == nil {
 		out = append(out, m)
@@ -180,7 +180,7 @@ type QuestionError struct {
 
 func (e *QuestionError) Error() string { return fmt.Sprintf("question %d: %v", e.Number, e.Err) }
 
-// Unwrap gives the error without the question.
+// Unwrap returns the error without the question.
 func (e *QuestionError) Unwrap() error { return e.Err }
 
 // asked is a question as the model gets it.

@@ -253,7 +253,7 @@ func figureOf(rows [][]session.Step, k, token int) (f figure) {
 	return f
 }
 
-// logSoftmax gives ln softmax(logits) in float64, computed as x - max - ln Σ exp(x - max).
+// logSoftmax returns ln softmax(logits) in float64, computed as x - max - ln Σ exp(x - max).
 func logSoftmax(logits []float32) []float64 {
 	most := math.Inf(-1)
 	for _, v := range logits {

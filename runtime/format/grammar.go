@@ -24,7 +24,7 @@ type Signature struct {
 	Parameters []Parameter
 }
 
-// Grammar gives the grammar (GBNF) of what stands between the marks of a call of one of the tools; ok is false for
+// Grammar returns the grammar (GBNF) of what stands between the marks of a call of one of the tools; ok is false for
 // families that write JSON, whose calls a JSON schema describes.
 func (f *Format) Grammar(tools []Signature) (grammar string, ok bool) {
 	g := &grammarWriter{}
@@ -120,7 +120,7 @@ func (g *grammarWriter) xmlValue(p Parameter) string {
 	return "value"
 }
 
-// listed are the values of an enum; text says how a text is written.
+// listed returns the values of an enum; text says how a text is written.
 func listed(p Parameter, text func(string) string) string {
 	var out []string
 	for _, raw := range p.Enum {

@@ -49,7 +49,7 @@ type Format struct {
 	tokenizer *tokenizer.Tokenizer
 }
 
-// Find gives the format of a model, by its vocabulary and the source of its chat template.
+// Find returns the format of a model, by its vocabulary and the source of its chat template.
 func Find(t *tokenizer.Tokenizer, template string) *Format {
 	added := t.AddedIDs()
 	id := func(name string) int {
@@ -95,5 +95,5 @@ func (f *Format) Inside(prompt []int) bool {
 	return false
 }
 
-// Plain is the format of the same vocabulary in which nothing is marked.
+// Plain returns the format of the same vocabulary in which nothing is marked.
 func (f *Format) Plain() *Format { return &Format{"", -1, -1, -1, -1, -1, table{}, f.tokenizer} }

@@ -91,7 +91,7 @@ func matchLinear(op *ir.Op, buffers map[*ir.Buffer]*bufferUses, e *edit) *attent
 	return &out
 }
 
-// onlyUpdate is the only write of a cache, along axis 2.
+// onlyUpdate returns the only write of a cache, along axis 2.
 func onlyUpdate(u *bufferUses, e *edit) *ir.Op {
 	var found *ir.Op
 	for _, op := range u.writes {
@@ -352,7 +352,7 @@ func (w *windowMask) countsSlots(v *ir.Value) bool {
 	return op != nil && expr(op, "start").IsConst(0) && expr(op, "step").IsConst(1) && expr(op, "stop").Equal(w.slots)
 }
 
-// filledWith is the int that a tensor of one element is made of.
+// filledWith returns the int that a tensor of one element is made of.
 func filledWith(v *ir.Value) *ir.Expr {
 	op := def(flatInts(v), "full")
 	if op == nil || !op.Result().Type.ElementsBefore(op.Result().Type.Rank()).IsConst(1) ||

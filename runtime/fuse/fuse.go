@@ -59,7 +59,7 @@ func pass(name string, run func(*ir.Module) error, after ...passes.Order) passes
 	return passes.Row[Options]{Name: name, Run: func(m *ir.Module, _ Options) error { return run(m) }, After: after}
 }
 
-// Fuse gives a fused copy of the main entry of m, which must be verified.
+// Fuse returns a fused copy of the main entry of m, which must be verified.
 func Fuse(m *ir.Module) (*ir.Module, error) { return Run(m, passes.Control{}) }
 
 // Trace is Fuse that verifies the module after every pass, not only after the last, and calls after with
@@ -68,8 +68,8 @@ func Trace(m *ir.Module, after func(pass string, m *ir.Module) error) (*ir.Modul
 	return Run(m, passes.Control{After: after, Verify: true})
 }
 
-// Run gives a fused copy of the main entry of m, which must be verified, by the passes that c lets run. Its Tidy is not
-// used: the copy is cleaned after every pass. It has all buffers of m.
+// Run returns a fused copy of the main entry of m, which must be verified, by the passes that c lets run. Its Tidy is
+// not used: the copy is cleaned after every pass. It has all buffers of m.
 func Run(m *ir.Module, c passes.Control) (*ir.Module, error) { return run(m, Options{}, c) }
 
 func run(m *ir.Module, o Options, c passes.Control) (*ir.Module, error) {

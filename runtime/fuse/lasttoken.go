@@ -58,7 +58,7 @@ func pickOf(op *ir.Op) (pick, bool) {
 	return pick{}, at.IsConst(-1) || at.Add(ir.Const(1)).Equal(dim)
 }
 
-// count is the number of rows that are taken.
+// count returns the number of rows that are taken.
 func (p pick) count() *ir.Expr {
 	if p.index == nil {
 		return ir.Const(1)
@@ -127,7 +127,7 @@ func (s *sinker) choose(r *ir.Region) {
 	}
 }
 
-// resultAxis is the axis along which the last row of all used results of op is all that is needed.
+// resultAxis returns the axis along which the last row of all used results of op is all that is needed.
 func resultAxis(op *ir.Op, axis map[*ir.Value]int) (int, bool) {
 	at := -1
 	for _, v := range op.Results {
@@ -202,7 +202,7 @@ func (s *sinker) sinks(op *ir.Op) bool {
 	return false
 }
 
-// last is the last row of v along an axis, or the rows that are wanted.
+// last returns the last row of v along an axis, or the rows that are wanted.
 func (s *sinker) last(v *ir.Value, axis int) *ir.Value {
 	if n := s.rows[v]; n != nil && s.axis[v] == axis {
 		return n

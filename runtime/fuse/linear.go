@@ -169,7 +169,7 @@ func canGroup(op *ir.Op) bool {
 	return w.Constant != nil || def(w, "quantized") != nil
 }
 
-// early is a weight that can be used before the operation that joins its parts: that is done again.
+// early returns a weight that can be used before the operation that joins its parts: that is done again.
 func early(b *ir.Builder, w *ir.Value) *ir.Value {
 	if op := def(w, "quantized"); op != nil {
 		return b.Value("quantized", op.Attrs, op.Input("packed"), op.Input("scales"), op.Operand("biases"))

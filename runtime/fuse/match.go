@@ -8,7 +8,7 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// def is the operation of that name that computes v, or nil.
+// def returns the operation of that name that computes v, or nil.
 func def(v *ir.Value, name string) *ir.Op {
 	if v == nil || v.Def == nil || v.Def.Def.Name != name {
 		return nil
@@ -60,7 +60,7 @@ func flatInts(v *ir.Value) *ir.Value {
 
 func isWideInt(d ir.DType) bool { return d.IsInteger() && d.Size() >= 4 }
 
-// constant is the constant behind v, seen through copies, or nil.
+// constant returns the constant behind v, seen through copies, or nil.
 func constant(v *ir.Value) *ir.Constant {
 	if v = plain(v); v != nil {
 		return v.Constant
@@ -109,7 +109,7 @@ func axisOf(axis int, t ir.Type) int {
 	return axis
 }
 
-// expr is the expression of an int operand.
+// expr returns the expression of an int operand.
 func expr(op *ir.Op, operand string) *ir.Expr {
 	a, _ := op.Arg(operand)
 	if a.Kind == ir.IntArg {
@@ -118,7 +118,7 @@ func expr(op *ir.Op, operand string) *ir.Expr {
 	return a.Value.Type.Int
 }
 
-// literal is the constant of an int operand.
+// literal returns the constant of an int operand.
 func literal(op *ir.Op, operand string) (int64, bool) { return expr(op, operand).Const() }
 
 // sliced reads a slice with step 1: its source, axis, start and stop as they are given.
@@ -140,7 +140,7 @@ func isDims(t ir.Type, dims ...*ir.Expr) bool {
 	return slices.EqualFunc(t.Shape, dims, func(x, y *ir.Expr) bool { return x.Equal(y) })
 }
 
-// reshapeDims gives the operand of a reshape to a shape: numbers and at most one -1.
+// reshapeDims returns the operand of a reshape to a shape: numbers and at most one -1.
 func reshapeDims(shape []*ir.Expr) ([]any, bool) {
 	out, unknown := make([]any, len(shape)), 0
 	for i, d := range shape {
@@ -177,7 +177,7 @@ func cast(b *ir.Builder, v *ir.Value, d ir.DType) *ir.Value {
 // canReshape reports whether likeType can make the shape.
 func canReshape(t ir.Type) bool { _, ok := reshapeDims(t.Shape); return ok }
 
-// permutation is the perm of a transposition, or nil.
+// permutation returns the perm of a transposition, or nil.
 func permutation(v *ir.Value) (x *ir.Value, perm []int) {
 	op := is(v, "transpose")
 	if op == nil {

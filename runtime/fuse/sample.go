@@ -93,7 +93,7 @@ func matchUnseeded(op *ir.Op) *sampler {
 	return &s
 }
 
-// conditionOf is the comparison of that name that an if depends on.
+// conditionOf returns the comparison of that name that an if depends on.
 func conditionOf(op *ir.Op, name string) *ir.Op {
 	a, _ := op.Arg("cond")
 	item := def(a.Value, "item_int")

@@ -20,7 +20,7 @@ func simplify(m *ir.Module) error {
 	})
 }
 
-// simpler is the value that op's result is equal to, or nil.
+// simpler returns the value that op's result is equal to, or nil.
 func simpler(b *ir.Builder, op *ir.Op) *ir.Value {
 	t := op.Result().Type
 	switch op.Def.Name {

@@ -170,7 +170,7 @@ func fuseState(m *ir.Module) error {
 	})
 }
 
-// onlyStore is the store of v, where that is the only use of v and, beside one load, of the buffer.
+// onlyStore returns the store of v, where that is the only use of v and, beside one load, of the buffer.
 func onlyStore(u *bufferUses, e *edit, v *ir.Value, uses map[*ir.Value]int) *ir.Op {
 	writes := slices.DeleteFunc(slices.Clone(u.writes), func(op *ir.Op) bool { return e.dropped[op] })
 	if u.other || len(u.loads) != 1 || len(writes) != 1 || writes[0].Def.Name != "store" {
@@ -335,7 +335,7 @@ func (c *convolution) matchRows(v *ir.Value) *convolution {
 	return c
 }
 
-// onlyTail is the store of the last rows into the buffer, where that and the convolution are its only uses.
+// onlyTail returns the store of the last rows into the buffer, where that and the convolution are its only uses.
 func onlyTail(u *bufferUses, e *edit, c *convolution, uses map[*ir.Value]int) *ir.Op {
 	writes := slices.DeleteFunc(slices.Clone(u.writes), func(op *ir.Op) bool { return e.dropped[op] })
 	if u.other || len(u.loads) != 1 || len(writes) != 1 || writes[0].Def.Name != "store" || uses[c.load.Result()] != 1 {

@@ -7,10 +7,10 @@ import (
 	"github.com/etc-ml/etc/passes"
 )
 
-// StripSampler gives a copy of m whose main entry returns the logits that its sampling head draws a token from, without
-// the parameters that only the head had. An entry that returns floats is taken for one without a head: then the result
-// is m. It is an error where an entry returns integers that are not a token drawn by a head that this package knows: by
-// one of the graphs that pass "sample" makes the operation of. m is not changed.
+// StripSampler returns a copy of m whose main entry returns the logits that its sampling head draws a token from,
+// without the parameters that only the head had. An entry that returns floats is taken for one without a head: then
+// the result is m. It is an error where an entry returns integers that are not a token drawn by a head that this
+// package knows: by one of the graphs that pass "sample" makes the operation of. m is not changed.
 func StripSampler(m *ir.Module) (*ir.Module, error) {
 	if len(m.Entry.Outputs) == 1 && m.Entry.Outputs[0].Kind == ir.TensorKind && m.Entry.Outputs[0].DType.IsFloat() {
 		return m, nil

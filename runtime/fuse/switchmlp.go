@@ -310,7 +310,7 @@ func (f *expertRows) isCount(v *ir.Value, n *ir.Expr) bool {
 	return op != nil && expr(op, "start").IsConst(0) && expr(op, "step").IsConst(1) && expr(op, "stop").Equal(n)
 }
 
-// argsort gives what a vector of positions sorts, or nil.
+// argsort returns what a vector of positions sorts, or nil.
 func (f *expertRows) argsort(v *ir.Value) *ir.Value {
 	if op := def(v, "argsort"); op != nil && isLast(op) && op.Input("x").Type.Rank() == 1 {
 		return op.Input("x")

@@ -92,7 +92,7 @@ func wrap(i, n int64) int64 {
 	return i
 }
 
-// size is a constant dim, or -1.
+// size returns a constant dim, or -1.
 func size(v *ir.Value, axis int) int64 {
 	if n, ok := v.Type.Shape[axisOf(axis, v.Type)].Const(); ok {
 		return n

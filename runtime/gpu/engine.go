@@ -42,11 +42,11 @@ func (e Engine) RunsRagged() bool { return true }
 // be: see engine.Drawing.
 func (e Engine) DrawsOnDevice() bool { return true }
 
-// DeterministicRows is the largest number of rows of a call whose results do not depend on how many rows there are.
-// Larger calls use tiled kernels, which add in another order: see engine.RowsOfCalls.
+// DeterministicRows returns the largest number of rows of a call whose results do not depend on how many rows there
+// are. Larger calls use tiled kernels, which add in another order: see engine.RowsOfCalls.
 func (e Engine) DeterministicRows() int { return lower.FewRows }
 
-// DeviceMemory is the number of bytes that buffers may take on the device in all: see engine.WithMemory.
+// DeviceMemory returns the number of bytes that buffers may take on the device in all: see engine.WithMemory.
 func (e Engine) DeviceMemory() (int64, error) {
 	d, err := e.Open()
 	if err != nil {
@@ -153,7 +153,7 @@ type executable struct {
 	failure   error // why a constant could not be brought to the device
 }
 
-// Memory is the number of bytes that buffers may take on the device in all.
+// Memory returns the number of bytes that buffers may take on the device in all.
 func (x *executable) Memory() int64 { return x.device.Info().Memory }
 
 // Close frees the device's memory and closes the device.

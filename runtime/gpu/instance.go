@@ -231,7 +231,7 @@ func (x *instance) planFor(entry int, inputs []eval.Value) (*boundPlan, error) {
 	return p, nil
 }
 
-// allPlans are the plans of all entries.
+// allPlans returns the plans of all entries.
 func (x *instance) allPlans() (out []*boundPlan) {
 	for i := range x.plans {
 		out = append(out, x.plans[i].All()...)

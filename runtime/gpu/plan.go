@@ -121,7 +121,7 @@ func (b *binder) memory() (err error) {
 // maxArena bounds the arena in bytes. Kernels index it in elements with 32 bits.
 const maxArena = 1 << 34
 
-// Constant is a constant, decoded.
+// Constant returns a constant, decoded.
 func (b *binder) Constant(v *ir.Value) (*value, error) { return b.x.exe.constant(v) }
 
 // Slot returns the slot of a value in the arena or a buffer, or nil where it is not on the device.

@@ -16,7 +16,7 @@ func (Engine) PassNames() []string {
 	return slices.Concat(fuse.Table.Names(), []string{engine.BindShapes}, lower.Table.Names())
 }
 
-// Lower gives what the device runs of m, on any machine: see engine.Lowerer.
+// Lower returns what the device runs of m, on any machine: see engine.Lowerer.
 func (e Engine) Lower(m *ir.Module, rows int, o engine.Options,
 	after func(pass string, m *ir.Module) error) (*ir.Module, error) {
 	_, info, err := e.here(o)

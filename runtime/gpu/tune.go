@@ -94,9 +94,9 @@ func (p *boundPlan) products(t *tune.Tuner) (out []*product) {
 	return slices.DeleteFunc(out, func(q *product) bool { return !t.Worth(q.bytes) })
 }
 
-// tune gives the steps of a plan the fastest launches on this device, if there is a tuner. The plan has its memory and
-// its uniforms, but is not recorded yet. Measuring in place runs the plan, so tune returns an error where a self-test
-// refuses one of its kernels.
+// tune gives the steps of a plan the fastest launches on this device, if there is a tuner. The plan has its memory
+// and its uniforms, but is not recorded yet. Measuring in place runs the plan, so tune returns an error where a
+// self-test refuses one of its kernels.
 func (x *instance) tune(p *boundPlan) error {
 	if x.exe.tuner == nil {
 		return nil

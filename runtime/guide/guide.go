@@ -62,7 +62,7 @@ func (m *Model) New(o Options) (*Guide, error) {
 	return g, nil
 }
 
-// MaskWords is the length of a mask.
+// MaskWords returns the length of a mask.
 func (g *Guide) MaskWords() int { return g.model.vocab.MaskWords() }
 
 // Mask writes to dst which tokens may come next: bit i%64 of word i/64 is set where token i may. It returns false where

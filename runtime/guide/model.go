@@ -39,7 +39,7 @@ func NewModel(t *tokenizer.Tokenizer, f *format.Format, stop []int, size int) *M
 	return &Model{tokenizer: t, format: f, stop: stop, size: size, grammars: constrain.NewCache(maxGrammars)}
 }
 
-// Vocab gives the bytes of the model's tokens.
+// Vocab returns the bytes of the model's tokens.
 func (m *Model) Vocab() (*constrain.Vocab, error) {
 	m.once.Do(func() {
 		tokens := m.tokenBytes()
@@ -53,7 +53,7 @@ func (m *Model) Vocab() (*constrain.Vocab, error) {
 	return m.vocab, m.err
 }
 
-// CallVocab gives the vocabulary of what stands between the marks of a call, whose end the closing mark is.
+// CallVocab returns the vocabulary of what stands between the marks of a call, whose end the closing mark is.
 func (m *Model) CallVocab() (*constrain.Vocab, error) {
 	m.callOnce.Do(func() {
 		f, tokens := m.format, m.tokenBytes()
@@ -70,7 +70,7 @@ func (m *Model) CallVocab() (*constrain.Vocab, error) {
 	return m.callVocab, m.callErr
 }
 
-// tokenBytes are the bytes of the tokens, none of those that end an answer.
+// tokenBytes returns the bytes of the tokens, none of those that end an answer.
 func (m *Model) tokenBytes() [][]byte {
 	tokens := make([][]byte, m.size)
 	for id := range tokens {

@@ -14,13 +14,13 @@ func ReadMemory() (m Memory) {
 	return m
 }
 
-// CPUModel is the name of the processor, "" where the system does not say.
+// CPUModel returns the name of the processor, "" where the system does not say.
 func CPUModel() string {
 	name, _ := unix.Sysctl("machdep.cpu.brand_string")
 	return name
 }
 
-// DiskFree gives the bytes that a user may still write to the file system of a directory.
+// DiskFree returns the bytes that a user may still write to the file system of a directory.
 func DiskFree(dir string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

@@ -23,10 +23,10 @@ var addressSpaceLeft = func() int64 {
 	return max(int64(l.Cur)-addressSpace(os.DirFS("/"), int64(os.Getpagesize())), 1)
 }()
 
-// CPUModel is the name of the processor, "" where the system does not say.
+// CPUModel returns the name of the processor, "" where the system does not say.
 func CPUModel() string { return linuxCPUModel(os.DirFS("/")) }
 
-// DiskFree gives the bytes that a user may still write to the file system of a directory.
+// DiskFree returns the bytes that a user may still write to the file system of a directory.
 func DiskFree(dir string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

@@ -36,7 +36,7 @@ func ReadMemory() (m Memory) {
 	return m
 }
 
-// jobLimit is a limit of the process's job in bytes, 0 where it is not set.
+// jobLimit returns a limit of the process's job in bytes, 0 where it is not set.
 func jobLimit(set bool, n uint64) int64 {
 	if !set || n > math.MaxInt64 {
 		return 0
@@ -44,7 +44,7 @@ func jobLimit(set bool, n uint64) int64 {
 	return int64(n)
 }
 
-// CPUModel is the name of the processor, "" where the system does not say.
+// CPUModel returns the name of the processor, "" where the system does not say.
 func CPUModel() string {
 	k, err := registry.OpenKey(registry.LOCAL_MACHINE, `HARDWARE\DESCRIPTION\System\CentralProcessor\0`,
 		registry.QUERY_VALUE)
@@ -56,7 +56,7 @@ func CPUModel() string {
 	return name
 }
 
-// DiskFree gives the bytes that a user may still write to the file system of a directory.
+// DiskFree returns the bytes that a user may still write to the file system of a directory.
 func DiskFree(dir string) (int64, error) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// CUDADriver is the path of CUDA's driver library, "" where it is in none of the places that loaders search.
+// CUDADriver returns the path of CUDA's driver library, "" where it is in none of the places that loaders search.
 func CUDADriver() string {
 	return findLibrary(append(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")), libraryDirs...), cudaLibraries)
 }

@@ -40,7 +40,7 @@ func meminfo(b []byte, key string) int64 {
 	return 0
 }
 
-// cgroupLimit is the smallest memory limit of the process's control group and those around it, version 2 or
+// cgroupLimit returns the smallest memory limit of the process's control group and those around it, version 2 or
 // 1; 0 where there is none.
 func cgroupLimit(root fs.FS) int64 {
 	b, err := fs.ReadFile(root, "proc/self/cgroup")
@@ -75,8 +75,8 @@ func cgroupLimit(root fs.FS) int64 {
 	return limit
 }
 
-// addressSpace is the size of the process's address space in bytes, from /proc/self/statm, whose first number counts
-// pages; 0 where it is not told.
+// addressSpace returns the size of the process's address space in bytes, from /proc/self/statm, whose first number
+// counts pages; 0 where it is not told.
 func addressSpace(root fs.FS, page int64) int64 {
 	b, err := fs.ReadFile(root, "proc/self/statm")
 	if err != nil {

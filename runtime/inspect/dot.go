@@ -55,7 +55,7 @@ func (d *dot) node(key any, shape, label string) string {
 	return id
 }
 
-// from gives the node that a value comes from.
+// from returns the node that a value comes from.
 func (d *dot) from(v *ir.Value) string {
 	switch {
 	case v.Def != nil:

@@ -86,7 +86,7 @@ func countNodes(g *mlxgraph.MLXGraphT) []Count {
 	return out
 }
 
-// slotNames gives the names of tensor slots. Of several names of a slot the last counts, as for the
+// slotNames returns the names of tensor slots. Of several names of a slot the last counts, as for the
 // container, which finds the bytes of constants so.
 func slotNames(g *mlxgraph.MLXGraphT) map[uint32]string {
 	names := map[uint32]string{}
@@ -98,7 +98,7 @@ func slotNames(g *mlxgraph.MLXGraphT) map[uint32]string {
 	return names
 }
 
-// minShape gives the smallest dims that a slot's metadata admits; false where there is none.
+// minShape returns the smallest dims that a slot's metadata admits; false where there is none.
 func minShape(meta *mlxgraph.TensorMetaT) ([]int, bool) {
 	if meta == nil {
 		return nil, false

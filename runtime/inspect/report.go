@@ -163,7 +163,7 @@ func (r *Report) Method(name string) (*Method, bool) {
 	return nil, false
 }
 
-// constantOf gives the values of a constant method. Lists count as their items, tensors by their type.
+// constantOf returns the values of a constant method. Lists count as their items, tensors by their type.
 func constantOf(m *container.Method) Constant {
 	c := Constant{Name: m.Name, Values: []any{}}
 	var add func(v container.Value)
@@ -203,7 +203,7 @@ func constantOf(m *container.Method) Constant {
 	return c
 }
 
-// jsonFloat gives a number, or the name of what JSON has no number for.
+// jsonFloat returns a number, or the name of what JSON has no number for.
 func jsonFloat(v float64) any {
 	if v-v != 0 { // infinite or NaN
 		return fmt.Sprint(v)
@@ -302,7 +302,7 @@ func nameInputs(out *Method, m *container.Method, mlx *container.MLX) {
 	}
 }
 
-// alignmentOf is the largest power of two, up to 64 KiB, that an offset is a multiple of.
+// alignmentOf returns the largest power of two, up to 64 KiB, that an offset is a multiple of.
 func alignmentOf(offset int64) int64 {
 	const most = 16
 	return 1 << min(bits.TrailingZeros64(uint64(offset)), most)

@@ -146,7 +146,7 @@ func (g *Graph) sumUp() {
 	g.BitsPerWeight = perWeight(g.WeightSize, elements)
 }
 
-// elementsOf is the number of elements of the weight that a constant is, or whose codes it is.
+// elementsOf returns the number of elements of the weight that a constant is, or whose codes it is.
 func elementsOf(w Weight) int64 {
 	n := int64(1)
 	for _, d := range w.Shape {

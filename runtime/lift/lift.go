@@ -46,7 +46,7 @@ const (
 	maxHeld = 1 << 22
 )
 
-// Lift gives the module of a method. The module is verified.
+// Lift returns the module of a method. The module is verified.
 func Lift(method Method) (*ir.Module, error) {
 	l := &lifter{method: method, graph: method.Graph, module: &ir.Module{Metadata: method.Metadata},
 		writes: map[uint32]slotSet{}}
@@ -140,7 +140,7 @@ func (l *lifter) run() error {
 	return l.outputs(b, f, s)
 }
 
-// meta gives the type of a slot that has tensor metadata. dynamic makes the expression of a dynamic dim.
+// meta returns the type of a slot that has tensor metadata. dynamic makes the expression of a dynamic dim.
 func (l *lifter) meta(slot uint32, dynamic func(*mlxgraph.ShapeDimT) *ir.Expr) (ir.Type, error) {
 	if int(slot) >= len(l.graph.TensorMeta) || l.graph.TensorMeta[slot] == nil {
 		return ir.Type{}, fmt.Errorf("tensor slot %d has no metadata", slot)

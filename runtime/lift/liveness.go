@@ -43,7 +43,7 @@ func (l *lifter) analyse(chain uint32, after slotSet) error {
 	return err
 }
 
-// liveBefore gives the slots that are live before a chain whose end has the given live slots. A chain that several
+// liveBefore returns the slots that are live before a chain whose end has the given live slots. A chain that several
 // instructions share is analysed for each; what is live after an If inside of it is then the union, which only makes
 // results that are pruned again. It is long because it is one switch over the nodes that have chains of their own.
 func (l *lifter) liveBefore(chain uint32, live slotSet, depth int, budget *int) (slotSet, error) {
@@ -160,7 +160,7 @@ func eachSlot(v reflect.Value, f func(slotID)) {
 	}
 }
 
-// namedSlots is the register or the tensor that a field is or chooses; nil for what it is not.
+// namedSlots returns the register or the tensor that a field is or chooses; nil for what it is not.
 func namedSlots(field any) (vid *mlxgraph.VidT, tid *mlxgraph.TidT) {
 	switch x := field.(type) {
 	case *mlxgraph.TidT:

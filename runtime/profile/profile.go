@@ -22,7 +22,7 @@ type Ceiling struct {
 	BytesPerSecond, OperationsPerSecond float64
 }
 
-// Share is the part of the ceiling that a step reaches: the time that it would take if it only read its bytes, or
+// Share returns the part of the ceiling that a step reaches: the time that it would take if it only read its bytes, or
 // only multiplied, whichever is longer (the roofline of Williams, Waterman and Patterson, 2009), over its time.
 // It is 0 where neither is known.
 func (c Ceiling) Share(t Total) float64 {

@@ -197,16 +197,16 @@ type Constant struct {
 	bytes []byte
 }
 
-// DType is the element type.
+// DType returns the element type.
 func (c *Constant) DType() ir.DType { return c.dtype }
 
-// Shape is the constant's shape.
+// Shape returns the constant's shape.
 func (c *Constant) Shape() []int64 { return c.shape }
 
 // Provenance names the constant: in one file, names identify bytes.
 func (c *Constant) Provenance() string { return "file(" + c.name + ")" }
 
-// Bytes are the constant's bytes, a view of the map.
+// Bytes returns the constant's bytes, a view of the map.
 func (c *Constant) Bytes() []byte { return c.bytes }
 
 // ReadAt reads from the map.

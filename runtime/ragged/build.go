@@ -118,7 +118,7 @@ func (x *maker) makeInputs(f *ir.Func) {
 	}
 }
 
-// count is the number of rows of a call of the entry.
+// count returns the number of rows of a call of the entry.
 func (x *maker) count() *ir.Expr {
 	if x.drafts && x.model.Draft.Single {
 		return ir.Const(1)
@@ -272,7 +272,7 @@ func (x *maker) startOfRows(op *ir.Op) bool {
 // ropeOrAttention are the operations on rows that take the position of the first one.
 var ropeOrAttention = map[string]bool{"rope": true, "cached_attention": true, "sdpa": true}
 
-// start gives the symbol of the int that holds an element of a tensor.
+// start returns the symbol of the int that holds an element of a tensor.
 func start(v *ir.Value) (*ir.Symbol, bool) {
 	if v.Type.Kind != ir.IntKind || v.Def.Def.Name != "item_int" {
 		return nil, false
@@ -317,7 +317,7 @@ func (x *maker) isFirst(v *ir.Value) bool {
 	return x.derived[v] && v.Def.Def.Name == "take"
 }
 
-// expression is an int argument, written canonically.
+// expression returns an int argument, written canonically.
 func (x *maker) expression(a ir.Arg) *ir.Expr {
 	switch {
 	case a.Kind == ir.IntArg:

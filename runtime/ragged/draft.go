@@ -158,7 +158,7 @@ func (x *maker) fill(hidden *ir.Value) {
 	y.ops(writersOf(y.given.Body))
 }
 
-// writersOf are the operations of a region that write buffers and those that compute what is written.
+// writersOf returns the operations of a region that write buffers and those that compute what is written.
 func writersOf(r *ir.Region) map[*ir.Op]bool {
 	out, need := map[*ir.Op]bool{}, map[*ir.Value]bool{}
 	for _, op := range slices.Backward(r.Ops) {
@@ -291,7 +291,7 @@ func (x *maker) maskOf(mask *ir.Value, slots int64) int {
 	return int(count)
 }
 
-// defOf is the operation of a name that gives a value, or nil.
+// defOf returns the operation of a name that gives a value, or nil.
 func defOf(v *ir.Value, name string) *ir.Op {
 	if v.Def == nil || v.Def.Def.Name != name {
 		return nil
@@ -299,7 +299,7 @@ func defOf(v *ir.Value, name string) *ir.Op {
 	return v.Def
 }
 
-// integer is the number that a constant scalar holds.
+// integer returns the number that a constant scalar holds.
 func integer(v *ir.Value) (int64, bool) {
 	if v.Constant == nil || v.Constant.Data == nil || v.Type.ElementsBefore(v.Type.Rank()) == nil ||
 		!v.Type.ElementsBefore(v.Type.Rank()).IsConst(1) {

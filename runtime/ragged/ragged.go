@@ -60,7 +60,7 @@ type Ring struct {
 	Buffers []*ir.Buffer
 }
 
-// Layout gives the bytes of the units, as an engine of that precision keeps them.
+// Layout returns the bytes of the units, as an engine of that precision keeps them.
 func (x *Model) Layout(blockRows int, p eval.Precision) cache.Layout {
 	l := cache.Layout{BlockRows: blockRows}
 	size := func(b *ir.Buffer, from int) int64 {
@@ -88,7 +88,7 @@ func (x *Model) Layout(blockRows int, p eval.Precision) cache.Layout {
 	return l
 }
 
-// Columns is the width of the tables of blocks: of full attention, and of each ring.
+// Columns returns the width of the tables of blocks: of full attention, and of each ring.
 func (x *Model) Columns(o Options) (full int, rings []int) {
 	full = (x.Positions + o.BlockRows - 1) / o.BlockRows
 	for _, r := range x.Rings {
@@ -334,7 +334,7 @@ func first(values []any) any {
 	return values[0]
 }
 
-// loadOf is the load that a value is, casts aside.
+// loadOf returns the load that a value is, casts aside.
 func loadOf(v *ir.Value) *ir.Op {
 	for v != nil && v.Def != nil && v.Def.Def.View == ir.CastView {
 		v = v.Def.Input("x")

@@ -24,7 +24,7 @@ func (x *maker) rope(op *ir.Op, fail func(string)) {
 	x.values[op.Result()] = x.b.Value("rope_rows", op.Attrs, v, x.tables.input, freqs)
 }
 
-// blocksOf is the table of blocks of a pool.
+// blocksOf returns the table of blocks of a pool.
 func (x *maker) blocksOf(p *pool) *ir.Value {
 	if p.number == 0 {
 		return x.tables.full

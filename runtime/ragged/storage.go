@@ -27,7 +27,7 @@ func (s Storage) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// store gives the buffer that stands for one of the given program, in the form that is asked for.
+// store returns the buffer that stands for one of the given program, in the form that is asked for.
 func (x *maker) store(b *ir.Buffer, cached bool) (*ir.Buffer, error) {
 	stored := *b
 	switch {

@@ -129,7 +129,7 @@ func indexTicks(n int, prefix string) []tick {
 	return out
 }
 
-// anchorAt gives the part of a label that stands at x of an axis, so that the label stays within it.
+// anchorAt returns the part of a label that stands at x of an axis, so that the label stays within it.
 func anchorAt(x float64) string {
 	switch {
 	case x < 4:
@@ -140,7 +140,7 @@ func anchorAt(x float64) string {
 	return "middle"
 }
 
-// niceStep gives the least of 1, 2, 5 times a power of ten that divides the range into at most n steps.
+// niceStep returns the least of 1, 2, 5 times a power of ten that divides the range into at most n steps.
 func niceStep(most float64, n int) float64 {
 	if most <= 0 {
 		return 1
@@ -156,7 +156,7 @@ func niceStep(most float64, n int) float64 {
 
 func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// spread is the least and the greatest finite value; ok is false without one.
+// spread returns the least and the greatest finite value; ok is false without one.
 func spread(values []float64) (least, most float64, ok bool) {
 	least, most = math.Inf(1), math.Inf(-1)
 	for _, v := range values {

@@ -166,8 +166,8 @@ func usedBy(op *ir.Op) string {
 	return plainName(name)
 }
 
-// plainName is the name of a weight without what tells its stored parts: "q_proj" of "q_proj.weight.packed", and of
-// "q_proj.parametrizations.weight.original0", as PyTorch calls a tensor from which a weight is computed.
+// plainName returns the name of a weight without what tells its stored parts: "q_proj" of "q_proj.weight.packed", and
+// of "q_proj.parametrizations.weight.original0", as PyTorch calls a tensor from which a weight is computed.
 func plainName(name string) string {
 	for _, part := range []string{".parametrizations", ".weight", ".packed"} {
 		if i := strings.Index(name, part); i > 0 {

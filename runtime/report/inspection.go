@@ -120,7 +120,7 @@ func fileTiles(r *inspect.Report, g *inspect.Graph) []tile {
 	return out
 }
 
-// splitName gives a weight's layer, "" for none, and its kind: the module that it belongs to.
+// splitName returns a weight's layer, "" for none, and its kind: the module that it belongs to.
 func splitName(name string) (layer, kind string) {
 	if _, n, rest, ok := ir.SplitLayer(name); ok {
 		layer, name = strconv.Itoa(n), rest
@@ -154,7 +154,7 @@ func storageSection(g *inspect.Graph) section {
 	return section{Title: "How the weights are stored", Table: t}
 }
 
-// layerTicks gives the operations with which layers begin, some of them where there are many.
+// layerTicks returns the operations with which layers begin, some of them where there are many.
 func layerTicks(m *ir.Module) []tick {
 	var starts []tick
 	for i, op := range m.Entry.Body.Ops {
@@ -212,7 +212,7 @@ func peakNote(points []memoryPoint) string {
 		len(points), points[at].Operation)
 }
 
-// byteUnit gives the unit in which a size is read best, in bytes, and its name.
+// byteUnit returns the unit in which a size is read best, in bytes, and its name.
 func byteUnit(n int64) (size float64, name string) {
 	size, name = 1, "bytes"
 	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {

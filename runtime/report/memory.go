@@ -10,7 +10,7 @@ type memoryPoint struct {
 	Bytes     int64  `json:"bytes"`
 }
 
-// Peak is the most that the temporaries of the entry take at once, in bytes, for a call of tokens tokens that
+// Peak returns the most that the temporaries of the entry take at once, in bytes, for a call of tokens tokens that
 // ends at position end.
 func Peak(m *ir.Module, tokens, end int64) int64 { return peak(memoryCurve(m, tokens, end)) }
 
@@ -50,7 +50,7 @@ func regionCurve(r *ir.Region, value func(*ir.Symbol) (int64, bool)) []memoryPoi
 	return out
 }
 
-// bytesOf is the size of a value; a load is its buffer, an int takes a register.
+// bytesOf returns the size of a value; a load is its buffer, an int takes a register.
 func bytesOf(v *ir.Value, value func(*ir.Symbol) (int64, bool)) int64 {
 	if v.Type.Kind != ir.TensorKind || v.Def == nil || v.Def.Def.Effect == ir.Reads {
 		return 0

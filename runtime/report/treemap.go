@@ -116,7 +116,7 @@ func coloured(groups []group) int {
 	return n
 }
 
-// groupClass is the class of colour i.
+// groupClass returns the class of colour i.
 func groupClass(i int) string { return classOfGroup(i, colours) }
 
 // classOfGroup returns the class of group i. The first own groups have colours of their own.
@@ -152,7 +152,7 @@ func legendOf(groups []group, own int) []key {
 	return out
 }
 
-// shareText is a share in percent, with a digit where it is small.
+// shareText returns a share in percent, with a digit where it is small.
 func shareText(v float64) string {
 	switch {
 	case v < 0.001:
@@ -181,8 +181,8 @@ func boxesOf(g group, outer rectangle, class string, width, height float64) []bo
 	return out
 }
 
-// textOf gives the lines of a tile that have room: the group's name in the first tile, what sets the tile apart in all;
-// of a layer, its number alone if need be.
+// textOf returns the lines of a tile that have room: the group's name in the first tile, what sets the tile apart in
+// all; of a layer, its number alone if need be.
 func textOf(group, label string, r rectangle, first bool) (heading []string, text string) {
 	if first {
 		heading = headingOf(group, r)
@@ -196,7 +196,7 @@ func textOf(group, label string, r rectangle, first bool) (heading []string, tex
 	return heading, ""
 }
 
-// headingOf is a group's name in one line or a line for each word, nil where neither has room.
+// headingOf returns a group's name in one line or a line for each word, nil where neither has room.
 func headingOf(group string, r rectangle) []string {
 	if fits(group, r, 0) {
 		return []string{group}
@@ -210,7 +210,7 @@ func headingOf(group string, r rectangle) []string {
 	return words
 }
 
-// shortLabel is a tile's label without the name of its group, which stands in the first tile.
+// shortLabel returns a tile's label without the name of its group, which stands in the first tile.
 func shortLabel(t tile) string {
 	return strings.TrimSuffix(t.Label, " "+t.Group)
 }
@@ -245,7 +245,7 @@ func squarify(sizes []int64, r rectangle) []rectangle {
 	return out
 }
 
-// bestRow gives how many areas to lay along the shorter side so that the worst aspect ratio is least.
+// bestRow returns how many areas to lay along the shorter side so that the worst aspect ratio is least.
 func bestRow(sizes []int64, r rectangle, scale float64) int {
 	side := min(r.w, r.h)
 	sum, worst := 0.0, 0.0

@@ -95,7 +95,7 @@ func newWeightRows(kinds []kind) *weightRows {
 	return out
 }
 
-// shares are the parts of a kind's elements in each bin of its histograms.
+// shares returns the parts of a kind's elements in each bin of its histograms.
 func (k kind) shares() []float64 {
 	out := make([]float64, len(k.items[0].Histogram))
 	total := 0.0

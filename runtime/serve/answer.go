@@ -34,7 +34,7 @@ func (r *reader) push(t batch.Token) []piece {
 	return r.pieces(r.parser.Push(t.ID), false)
 }
 
-// finish gives what was held back.
+// finish returns what was held back.
 func (r *reader) finish() []piece {
 	if r.stop.Stopped() {
 		return nil
@@ -64,7 +64,7 @@ func (r *reader) pieces(list []format.Event, last bool) []piece {
 	return out
 }
 
-// content gives a text of the answer, with the tokens since the last one.
+// content returns a text of the answer, with the tokens since the last one.
 func (r *reader) content(out []piece, text string) []piece {
 	if text == "" {
 		return out

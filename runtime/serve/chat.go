@@ -206,7 +206,7 @@ func (a *chatAnswer) whole(ctx context.Context, w http.ResponseWriter, seen *obs
 	return nil
 }
 
-// choice is a choice of a whole answer.
+// choice returns a choice of a whole answer.
 func (a *chatAnswer) choice(i int, c *chatChoice) any {
 	m := map[string]any{"role": "assistant", "content": c.text.String(), "refusal": nil}
 	if c.thought.Len() > 0 {
@@ -321,7 +321,7 @@ func (a *chatAnswer) usageOf() usage {
 	return u
 }
 
-// chat is the usage as OpenAI's chat completions write it.
+// chat returns the usage as OpenAI's chat completions write it.
 func (u usage) chat() any {
 	return map[string]any{"prompt_tokens": u.prompt, "completion_tokens": u.answer, "total_tokens": u.prompt + u.answer,
 		"prompt_tokens_details":     map[string]any{"cached_tokens": u.cached},

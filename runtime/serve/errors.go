@@ -36,7 +36,7 @@ const (
 	kindTimeout     = "timeout_error"
 )
 
-// invalid is the error of a parameter.
+// invalid returns the error of a parameter.
 func invalid(param, format string, args ...any) *apiError {
 	return &apiError{status: http.StatusBadRequest, kind: kindInvalid, param: param,
 		message: fmt.Sprintf(format, args...)}
@@ -89,7 +89,7 @@ func errorOf(err error) *apiError {
 	return &apiError{status: http.StatusInternalServerError, kind: kindInternal, message: err.Error()}
 }
 
-// body gives an error in the shape of an API.
+// body returns an error in the shape of an API.
 func (e *apiError) body(anthropic bool) any {
 	if anthropic {
 		return map[string]any{"type": "error", "error": map[string]any{"type": e.kind, "message": e.message}}

@@ -145,7 +145,7 @@ func (s *Server) guard(name string, next http.Handler, like int) http.Handler {
 	})
 }
 
-// requestID is the client's name for the request, or a new one.
+// requestID returns the client's name for the request, or a new one.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
 	plain := func(c rune) bool { return c > ' ' && c < 0x7F && c != '"' && c != '\\' }
@@ -158,7 +158,7 @@ func requestID(r *http.Request) string {
 // traceParent is the form of the header traceparent (w3.org/TR/trace-context): version, trace, span, flags.
 var traceParent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
-// traceID is the trace that a request is part of, as OpenTelemetry and others name it in its headers; "" for none.
+// traceID returns the trace that a request is part of, as OpenTelemetry and others name it in its headers; "" for none.
 func traceID(r *http.Request) string {
 	if m := traceParent.FindStringSubmatch(r.Header.Get("Traceparent")); m != nil {
 		return m[1]
@@ -242,7 +242,7 @@ func (s *Server) admitLocal(r *http.Request) *apiError {
 	return nil
 }
 
-// hostOf is a Host header without its port.
+// hostOf returns a Host header without its port.
 func hostOf(s string) string {
 	if h, _, err := net.SplitHostPort(s); err == nil {
 		return h
@@ -292,7 +292,7 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, table []param) (*o
 	return o, l, release, nil
 }
 
-// modelName is the name of the model of a request that was opened.
+// modelName returns the name of the model of a request that was opened.
 func modelName(r *http.Request) string { return r.Context().Value(visitKey{}).(*visit).model }
 
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }

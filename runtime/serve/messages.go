@@ -341,7 +341,7 @@ func (a *message) counts() map[string]any {
 		"cache_read_input_tokens": u.cached, "output_tokens": u.answer}
 }
 
-// reason is the stop_reason, and the stop sequence that was found.
+// reason returns the stop_reason, and the stop sequence that was found.
 func (a *message) reason() (reason, sequence any) {
 	switch {
 	case a.end == nil:

@@ -72,7 +72,7 @@ func (o *object) messages() []template.Value {
 	return out
 }
 
-// templateValues gives the messages of a parameter as templates know them; none after one that is wrong, which fails
+// templateValues returns the messages of a parameter as templates know them; none after one that is wrong, which fails
 // the request.
 func (o *object) templateValues(parameter string, list []chatMessage) []template.Value {
 	var out []template.Value
@@ -86,7 +86,7 @@ func (o *object) templateValues(parameter string, list []chatMessage) []template
 	return out
 }
 
-// templateValue gives message i of a parameter; false where it is wrong.
+// templateValue returns message i of a parameter; false where it is wrong.
 func (o *object) templateValue(parameter string, i int, m chatMessage) (template.Value, bool) {
 	v, err := m.value(fmt.Sprintf("%s[%d]", parameter, i))
 	if err != nil {

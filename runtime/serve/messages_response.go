@@ -97,7 +97,7 @@ func addItem(list []chatMessage, raw json.RawMessage) ([]chatMessage, error) {
 	return list, nil
 }
 
-// rawText is a text as JSON.
+// rawText returns a text as JSON.
 func rawText(s string) json.RawMessage { return marshal(s) }
 
 // thoughtText reads the parts of thoughts.

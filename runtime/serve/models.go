@@ -69,7 +69,7 @@ func newPool(files []File, budget int64) (*pool, error) {
 	return p, nil
 }
 
-// find gives the model of a name; "" is the first one.
+// find returns the model of a name; "" is the first one.
 func (p *pool) find(name string) (*model, error) {
 	if name == "" {
 		return p.models[0], nil

@@ -147,7 +147,7 @@ func (o *object) fail(name, format string, args ...any) {
 	}
 }
 
-// problem is the first error, as an error.
+// problem returns the first error, as an error.
 func (o *object) problem() error {
 	if o.err == nil {
 		return nil

@@ -200,7 +200,7 @@ func (a *response) given(name string, fallback any) any {
 	return fallback
 }
 
-// body is the response object.
+// body returns the response object.
 func (a *response) body(status string) map[string]any {
 	output := []any{}
 	for i, b := range a.blocks.list {
@@ -242,7 +242,7 @@ func (a *response) body(status string) map[string]any {
 	return m
 }
 
-// item is a block as an output item.
+// item returns a block as an output item.
 func (a *response) item(b *block, status string) map[string]any {
 	m := map[string]any{"id": b.id, "status": status}
 	switch b.kind {
@@ -256,7 +256,7 @@ func (a *response) item(b *block, status string) map[string]any {
 	return m
 }
 
-// part is the content of a block.
+// part returns the content of a block.
 func (a *response) part(b *block) map[string]any {
 	if b.kind == format.Reasoning {
 		return map[string]any{"type": "reasoning_text", "text": b.text.String()}

@@ -101,7 +101,7 @@ func (s *Server) Ready(ctx context.Context) error {
 // Handler answers the requests.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// routes are the endpoints.
+// routes returns the endpoints.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	s.handle(mux, "GET /health", s.serveHealth, open)

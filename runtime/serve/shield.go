@@ -42,7 +42,7 @@ func (t *Text) shieldOf(c conversation) (*shield, error) {
 	return &shield{t, mark}, nil
 }
 
-// conversation gives a copy of c whose texts name no control tokens. The mark stands behind the first character of
+// conversation returns a copy of c whose texts name no control tokens. The mark stands behind the first character of
 // each such name, so that the tokenizer takes the name for plain text. Answers of the model keep the marks of their
 // thoughts.
 func (s *shield) conversation(c conversation) conversation {
@@ -144,7 +144,7 @@ func escaped(mark rune) string { return fmt.Sprintf(`\u%04x`, mark) }
 // Marks are the characters U+FDD0 to U+FDEF, which Unicode keeps out of texts.
 const firstMark, lastMark = '\uFDD0', '\uFDEF'
 
-// freeMark is a mark that no text of a conversation has, neither as it is nor escaped; false where there is none.
+// freeMark returns a mark that no text of a conversation has, neither as it is nor escaped; false where there is none.
 func freeMark(c conversation) (rune, bool) {
 	var texts []string
 	var gather func(v template.Value)

@@ -70,8 +70,8 @@ func (t *Text) prompt(c conversation) (tokens []int, history int, err error) {
 	return tokens, history, nil
 }
 
-// render gives the tokens of a shielded conversation; answer adds what makes the model answer. What the template writes
-// may name tokens, what clients have sent may not: there such a name is text.
+// render returns the tokens of a shielded conversation; answer adds what makes the model answer. What the template
+// writes may name tokens, what clients have sent may not: there such a name is text.
 func (t *Text) render(c conversation, shield *shield, answer bool) ([]int, error) {
 	chat := template.Chat{Messages: c.messages, Tools: c.tools, AddGenerationPrompt: answer, EnableThinking: c.think,
 		Tokens: t.Special, Arguments: c.extra}

@@ -75,7 +75,7 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// about is a model as /v1/models lists it.
+// about returns a model as /v1/models lists it.
 func about(m *model, l *Loaded) any {
 	out := map[string]any{"id": m.Name, "object": "model", "created": m.Created.Unix(),
 		"owned_by": "etc", "loaded": l != nil}

@@ -29,7 +29,7 @@ type Draws struct {
 	Logits bool
 }
 
-// DrawsOf are the draws that a parameter set needs.
+// DrawsOf returns the draws that a parameter set needs.
 func DrawsOf(s Sampling) Draws {
 	d := Draws{MinP: s.MinP > 0, Biases: len(s.Bias), Mask: s.Mask != nil, Logprobs: s.Logprobs, Top: s.TopLogprobs}
 	if s.penalizes() {
@@ -59,13 +59,13 @@ func LoadDraws(m *ir.Module, e engine.Engine, o engine.Options, d Draws) (*Model
 	return model, nil
 }
 
-// Draws are what a model that draws with the runtime's sampler was loaded for.
+// Draws returns what a model that draws with the runtime's sampler was loaded for.
 func (m *Model) Draws() Draws { return m.draws }
 
-// listed is the number of tokens that a call lists with biases and counts.
+// listed returns the number of tokens that a call lists with biases and counts.
 func (d Draws) listed() int { return d.Biases + d.Window }
 
-// attach gives a copy of m that returns a token instead of logits, and what else d asks for: token i64[1], logprob
+// attach returns a copy of m that returns a token instead of logits, and what else d asks for: token i64[1], logprob
 // f32[1], ids i64[1, Top] and their logprobs f32[1, Top], logits f32[1, V]; and V.
 func (d Draws) attach(m *ir.Module) (*ir.Module, int, error) {
 	m, err := fuse.StripSampler(m)
@@ -147,7 +147,7 @@ type drawCall struct {
 	list   *tokenList
 }
 
-// inputs are the parameters of the sampler in their order, behind tokens and input_pos.
+// inputs returns the parameters of the sampler in their order, behind tokens and input_pos.
 func (d Draws) inputs(vocab int) []drawInput {
 	row := func(t *eval.Tensor) eval.Value { return eval.Value{Tensor: t} }
 	float := func(v float32) eval.Value { return row(eval.Floats(ir.F32, []int{1}, []float32{v})) }

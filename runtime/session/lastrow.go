@@ -7,7 +7,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// LastRow gives the program that [Load] compiles of a language model's: m itself, or, where forward gives logits
+// LastRow returns the program that [Load] compiles of a language model's: m itself, or, where forward gives logits
 // [1, S, vocab] or [S, vocab] for every position, one that gives those of the last position alone, [1, vocab] or
 // [vocab]. A session reads no others; engines then compute lm_head for one row of a chunk (runtime/fuse, pass
 // last-token), and one row leaves the device. m is not changed; the result shares its operations.

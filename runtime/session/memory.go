@@ -62,7 +62,7 @@ func measure(m *ir.Module, maxSeqLen int, constant, buffer func(ir.DType) int) M
 	return out
 }
 
-// Need is the memory for a number of sessions.
+// Need returns the memory for a number of sessions.
 func (m Memory) Need(sessions int) int64 {
 	return add(m.Weights, multiply(m.State, int64(sessions)))
 }
@@ -74,7 +74,7 @@ func (m Memory) Within(maxSeqLen, positions int) Memory {
 	return m
 }
 
-// Longest is the longest context with which the program would fit: 0 where none does.
+// Longest returns the longest context with which the program would fit: 0 where none does.
 func (m Memory) Longest(maxSeqLen, sessions int, available int64) int {
 	if m.Need(sessions) <= available {
 		return maxSeqLen
@@ -87,7 +87,7 @@ func (m Memory) Longest(maxSeqLen, sessions int, available int64) int {
 	return int(min(room/m.Position, int64(maxSeqLen)))
 }
 
-// size is the number of elements of a shape times the size of one.
+// size returns the number of elements of a shape times the size of one.
 func size(dims []int64, element int) int64 {
 	n := int64(element)
 	for _, d := range dims {
@@ -96,7 +96,7 @@ func size(dims []int64, element int) int64 {
 	return n
 }
 
-// multiply is a product of numbers that are not negative; it stops at the largest int64.
+// multiply returns a product of numbers that are not negative; it stops at the largest int64.
 func multiply(a, b int64) int64 {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	if high != 0 || low > math.MaxInt64 {
@@ -105,7 +105,7 @@ func multiply(a, b int64) int64 {
 	return int64(low)
 }
 
-// add is a sum of numbers that are not negative; it stops at the largest int64.
+// add returns a sum of numbers that are not negative; it stops at the largest int64.
 func add(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

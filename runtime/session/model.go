@@ -77,7 +77,7 @@ func (m *Model) compile(program *ir.Module, e engine.Engine, o engine.Options) (
 	return nil
 }
 
-// DeviceMemory is the memory of the device that the model runs on in bytes; false where that is the machine's.
+// DeviceMemory returns the memory of the device that the model runs on in bytes; false where that is the machine's.
 func (m *Model) DeviceMemory() (int64, bool) {
 	if b, ok := m.executable.(engine.Bounded); ok {
 		return b.Memory(), true
@@ -121,7 +121,7 @@ func isTensor(t ir.Type, d ir.DType, rank int) bool {
 	return t.Kind == ir.TensorKind && t.DType == d && t.Rank() == rank
 }
 
-// formOf is the form that parameters and output have.
+// formOf returns the form that parameters and output have.
 func formOf(f *ir.Func) (Form, error) {
 	is := func(i int, d ir.DType, rank int) bool {
 		return i < len(f.Params) && isTensor(f.Params[i].Type, d, rank)
@@ -199,7 +199,7 @@ func checkUseSampling(m *ir.Module, form Form) error {
 	return nil
 }
 
-// chunkLimit is the largest number of tokens for one call: what the program declares, the bounds of its
+// chunkLimit returns the largest number of tokens for one call: what the program declares, the bounds of its
 // inputs, and what its ring buffers take. A ring of R slots holds window+chunk-1 keys, and exporters
 // choose chunk ≤ window; so (R+1)/2 is safe where a file from elsewhere declares more.
 func chunkLimit(m *ir.Module, declared, maxSeqLen int) int {
@@ -215,7 +215,7 @@ func chunkLimit(m *ir.Module, declared, maxSeqLen int) int {
 	return max(limit, 1)
 }
 
-// ringSlots gives the lengths of the buffers that are written in place along an axis that is shorter
+// ringSlots returns the lengths of the buffers that are written in place along an axis that is shorter
 // than the context: positions wrap around in them.
 func ringSlots(m *ir.Module, maxSeqLen int) []int {
 	var out []int

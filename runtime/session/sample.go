@@ -48,7 +48,7 @@ func gumbelMax(scaled []float32, key [2]uint32) numeric.Greatest {
 	return best
 }
 
-// greatest is the first index of the greatest number.
+// greatest returns the first index of the greatest number.
 func greatest(values []float32) int {
 	best, at := float32(math.Inf(-1)), 0
 	for i, v := range values {

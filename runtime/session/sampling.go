@@ -108,7 +108,7 @@ func (s Sampling) NeedsRuntime() string {
 	return ""
 }
 
-// repeat is the repeat penalty, 1 where it is off.
+// repeat returns the repeat penalty, 1 where it is off.
 func (s Sampling) repeat() float32 {
 	if s.RepeatPenalty == 0 {
 		return 1
@@ -121,7 +121,7 @@ func (s Sampling) penalizes() bool {
 	return s.repeat() != 1 || s.PresencePenalty != 0 || s.FrequencyPenalty != 0
 }
 
-// window is the number of last tokens that penalties count.
+// window returns the number of last tokens that penalties count.
 func (s Sampling) window() int {
 	if s.LastN == 0 {
 		return DefaultLastN

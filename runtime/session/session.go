@@ -37,16 +37,16 @@ func (m *Model) NewSession() (*Session, error) {
 	return s, nil
 }
 
-// Model is the model of the session.
+// Model returns the model of the session.
 func (s *Session) Model() *Model { return s.model }
 
 // Close frees the session's state.
 func (s *Session) Close() error { return s.instance.Close() }
 
-// Position is the number of tokens that the session has seen.
+// Position returns the number of tokens that the session has seen.
 func (s *Session) Position() int { return len(s.tokens) }
 
-// Tokens are the tokens that the session has seen.
+// Tokens returns the tokens that the session has seen.
 func (s *Session) Tokens() []int { return slices.Clone(s.tokens) }
 
 // ErrAbandoned is the error of a session whose last call was abandoned in the middle: its state is written in part.

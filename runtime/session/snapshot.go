@@ -70,5 +70,5 @@ func (m *Model) CheckSnapshot(p *Snapshot) error {
 	return engine.CheckStates(m.buffers, p.States)
 }
 
-// Buffers are the buffers of the program's state, in the order of a snapshot's.
+// Buffers returns the buffers of the program's state, in the order of a snapshot's.
 func (m *Model) Buffers() []*ir.Buffer { return slices.Clone(m.buffers) }

@@ -58,7 +58,7 @@ func (s *TextStop) Flush() string {
 	return rest
 }
 
-// Hit is the text that has ended the answer; "" where none has.
+// Hit returns the text that has ended the answer; "" where none has.
 func (s *TextStop) Hit() string { return s.hit }
 
 // Stopped reports whether a text has ended the answer.

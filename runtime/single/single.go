@@ -33,7 +33,7 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.Storage.String() + ": " + e.Why.Error() }
 
-// Unwrap is the reason.
+// Unwrap returns the reason.
 func (e *RefusedError) Unwrap() error { return e.Why }
 
 // Compile makes the program ragged. The error is a [*RefusedError] where that cannot be done.
@@ -60,7 +60,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	return of, nil
 }
 
-// Make gives the ragged program of one sequence, and what that holds.
+// Make returns the ragged program of one sequence, and what that holds.
 func Make(m *ir.Module, s ragged.Storage, c passes.Control) (*ir.Module, *ragged.Model, error) {
 	_, most := m.Entry.Params[0].Type.Shape[1].Bounds()
 	choose := func(model *ragged.Model) (ragged.Options, error) {
@@ -80,7 +80,7 @@ type executable struct {
 	model  *ragged.Model
 }
 
-// StateBuffers are the buffers of snapshots: see engine.Stored.
+// StateBuffers returns the buffers of snapshots: see engine.Stored.
 func (x *executable) StateBuffers() []*ir.Buffer { return slices.Clone(x.module.Buffers) }
 
 // NewInstance makes an instance whose buffers are zeros.

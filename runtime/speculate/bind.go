@@ -7,7 +7,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// Bind gives a module whose draft reads the caches of forward where the file has inputs for them: an input of the
+// Bind returns a module whose draft reads the caches of forward where the file has inputs for them: an input of the
 // method with the name and the type of a buffer of m becomes a load of that buffer, and the draft's other inputs
 // are what callers give. A draft that owns its cache stays as it is. m is not changed; the result shares operations
 // with it.

@@ -2,7 +2,7 @@ package strided
 
 import "slices"
 
-// Elements is the number of elements of a shape.
+// Elements returns the number of elements of a shape.
 func Elements(shape []int) int {
 	n := 1
 	for _, d := range shape {
@@ -11,7 +11,7 @@ func Elements(shape []int) int {
 	return n
 }
 
-// RowMajor gives the strides of a dense tensor.
+// RowMajor returns the strides of a dense tensor.
 func RowMajor(shape []int) []int {
 	strides := make([]int, len(shape))
 	n := 1
@@ -58,7 +58,7 @@ func Rows(shape, strides []int) (n, width, stride int, ok bool) {
 	return n, width, stride, ok
 }
 
-// Reshape gives the strides with which a strided tensor is seen in another shape of as many
+// Reshape returns the strides with which a strided tensor is seen in another shape of as many
 // elements. Groups of dims with as many elements on both sides are matched; those of the old shape must
 // be evenly spaced.
 func Reshape(old, strides, shape []int) ([]int, bool) {
@@ -107,7 +107,7 @@ func Reshape(old, strides, shape []int) ([]int, bool) {
 	return out, true
 }
 
-// InOrder gives strides for the elements of a tensor one after the other, in the order in which these strides
+// InOrder returns strides for the elements of a tensor one after the other, in the order in which these strides
 // have them in memory: what is computed from a transposed value is transposed too.
 func InOrder(shape, stride []int) []int {
 	for i, s := range stride {

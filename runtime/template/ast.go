@@ -26,7 +26,7 @@ type pos int
 
 func (p pos) position() int { return int(p) }
 
-// nodes gives expressions as nodes.
+// nodes returns expressions as nodes.
 func nodes[N node](list ...N) []node {
 	out := make([]node, 0, len(list))
 	for _, n := range list {
@@ -44,7 +44,7 @@ func join(lists ...[]node) []node {
 	return out
 }
 
-// optional gives a node that may be absent.
+// optional returns a node that may be absent.
 func optional(e expression) []node {
 	if e == nil {
 		return nil

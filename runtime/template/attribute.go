@@ -31,7 +31,7 @@ func (in *interp) getItem(object, key Value) Value {
 	return undefinedItem(object, key)
 }
 
-// attribute is the attribute of an object, undefined if the sandbox hides it; ok is false if Python has none.
+// attribute returns the attribute of an object, undefined if the sandbox hides it; ok is false if Python has none.
 func (in *interp) attribute(object Value, name string) (v Value, ok bool) {
 	if v, ok = in.rawAttribute(object, name); !ok {
 		return nil, false
@@ -114,7 +114,7 @@ func (in *interp) rawAttribute(object Value, name string) (Value, bool) {
 	return nil, false
 }
 
-// methodOf is the method of that name that values of an object's type have; nil where there is none.
+// methodOf returns the method of that name that values of an object's type have; nil where there is none.
 func methodOf(object Value, name string) *builtin {
 	switch object.(type) {
 	case Str:
@@ -192,7 +192,7 @@ func (in *interp) item(object, key Value) (v Value, ok bool) {
 	return nil, false
 }
 
-// index is a subscript of n elements, where negative ones count from the end.
+// index returns a subscript of n elements, where negative ones count from the end.
 func (in *interp) index(key Value, n int) (int, bool) {
 	i, ok := in.clampedIndex(key)
 	if !ok {

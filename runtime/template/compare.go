@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// equal is a == b.
+// equal returns a == b.
 func (in *interp) equal(a, b Value) bool { return in.equalAt(a, b, 0) }
 
 func (in *interp) equalAt(a, b Value, depth nested) bool {
@@ -138,7 +138,7 @@ func (in *interp) inView(v Value, w *view, depth nested) bool {
 	return false
 }
 
-// less is a < b for op "<", and likewise for ">", "<=" and ">=".
+// less returns a < b for op "<", and likewise for ">", "<=" and ">=".
 func (in *interp) less(op string, a, b Value) bool { return in.lessAt(op, a, b, 0) }
 
 func (in *interp) lessAt(op string, a, b Value, depth nested) bool {
@@ -258,7 +258,7 @@ func isNumber(v Value) bool {
 	return false
 }
 
-// exactInt is the integer that a number equals, if it fits 64 bits.
+// exactInt returns the integer that a number equals, if it fits 64 bits.
 func exactInt(v Value) (int64, bool) {
 	switch h := hashNumber(v).(type) {
 	case int64:

@@ -56,7 +56,7 @@ func ParseConfig(name string, data []byte) (*Config, error) {
 	return c, nil
 }
 
-// tokenText is the text of a special token: a string, or an object whose content it is.
+// tokenText returns the text of a special token: a string, or an object whose content it is.
 func tokenText(v Value) (Value, bool) {
 	if d, ok := v.(*Dict); ok {
 		v, _ = d.Get("content")
@@ -109,7 +109,7 @@ func (c *Config) readTemplates(v Value) error {
 	return fmt.Errorf("it is of type %s, want a string or a list", v.TypeName())
 }
 
-// Template is the source of the template of a name; ok is false if there is none.
+// Template returns the source of the template of a name; ok is false if there is none.
 func (c *Config) Template(name string) (source string, ok bool) {
 	source, ok = c.templates[name]
 	return source, ok

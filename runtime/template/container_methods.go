@@ -65,7 +65,7 @@ func init() {
 	}
 }
 
-// countMethod is the method count of lists, tuples and ranges.
+// countMethod returns the method count of lists, tuples and ranges.
 func countMethod(in *interp, self Value, a []Value) Value {
 	next := in.iterate(self)
 	n := 0
@@ -77,7 +77,7 @@ func countMethod(in *interp, self Value, a []Value) Value {
 	return Int(n)
 }
 
-// indexMethod is the method index of lists, tuples and ranges.
+// indexMethod returns the method index of lists, tuples and ranges.
 func indexMethod(in *interp, self Value, a []Value) Value {
 	n := in.length(self)
 	bound := func(i, fallback int) int {

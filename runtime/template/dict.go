@@ -19,16 +19,16 @@ type Dict struct {
 // TypeName implements Value.
 func (*Dict) TypeName() string { return "dict" }
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (d *Dict) Len() int { return len(d.keys) }
 
 // Set adds or replaces the value of a key.
 func (d *Dict) Set(key string, value Value) { d.set(Str(key), key, value) }
 
-// Get is the value of a key; ok is false if there is none.
+// Get returns the value of a key; ok is false if there is none.
 func (d *Dict) Get(key string) (value Value, ok bool) { return d.get(key) }
 
-// Keys are the keys that are strings, in order.
+// Keys returns the keys that are strings, in order.
 func (d *Dict) Keys() []string {
 	var keys []string
 	for _, k := range d.keys {
@@ -39,7 +39,7 @@ func (d *Dict) Keys() []string {
 	return keys
 }
 
-// Clone is a dict with the same keys and values.
+// Clone returns a dict with the same keys and values.
 func (d *Dict) Clone() *Dict {
 	c := &Dict{keys: slices.Clone(d.keys), values: slices.Clone(d.values), index: make(map[any]int, len(d.keys))}
 	for k, i := range d.index {
@@ -86,7 +86,7 @@ type (
 	hashTuple     string
 )
 
-// hash gives equal map keys for exactly those values that are equal in Python. It fails for values that Python
+// hash returns equal map keys for exactly those values that are equal in Python. It fails for values that Python
 // does not hash.
 func (in *interp) hash(v Value, depth nested) any {
 	switch v := v.(type) {
@@ -190,7 +190,7 @@ func (v *view) TypeName() string {
 	return [...]string{"dict_keys", "dict_values", "dict_items"}[v.part]
 }
 
-// at is the i-th element of a view.
+// at returns the i-th element of a view.
 func (v *view) at(i int) Value {
 	switch v.part {
 	case viewKeys:

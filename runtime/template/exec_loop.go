@@ -68,7 +68,7 @@ func (n *forNode) iterate(in *interp, act, outer *activation, iterable Value, de
 	return finished
 }
 
-// filtered is a generator of those elements of iterable that pass the loop's test.
+// filtered returns a generator of those elements of iterable that pass the loop's test.
 func (n *forNode) filtered(in *interp, outer *activation, iterable Value) Value {
 	var act *activation
 	var next iterator
@@ -124,7 +124,7 @@ func (l *loopContext) next() (Value, bool) {
 	return v, true
 }
 
-// peek is the next element, or nil at the end.
+// peek returns the next element, or nil at the end.
 func (l *loopContext) peek() Value {
 	if l.after == nil {
 		if v, ok := l.iterator(); ok {
@@ -155,7 +155,7 @@ func (l *loopContext) repr(in *interp) string {
 	return "<LoopContext " + in.repr(Int(l.index0+1)) + "/" + in.repr(Int(l.length(in))) + ">"
 }
 
-// attribute is an attribute of the variable loop.
+// attribute returns an attribute of the variable loop.
 func (l *loopContext) attribute(in *interp, name string) (Value, bool) {
 	switch name {
 	case "index":

@@ -123,7 +123,7 @@ func (n *filterBlock) exec(in *interp, act *activation, out *output) signal {
 	return finished
 }
 
-// printable is the text of a value that jinja2 prints without making it a string.
+// printable returns the text of a value that jinja2 prints without making it a string.
 func (in *interp) printable(v Value) string {
 	s, ok := asString(v)
 	if !ok {

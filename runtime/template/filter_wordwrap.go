@@ -159,7 +159,7 @@ func wordEnd(text []rune, i int) int {
 	}
 }
 
-// dash is the length of the two or more hyphens at i that a word follows, or 0.
+// dash returns the length of the two or more hyphens at i that a word follows, or 0.
 func dash(text []rune, i int) int {
 	n := 0
 	for i+n < len(text) && text[i+n] == '-' {

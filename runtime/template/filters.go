@@ -93,7 +93,7 @@ func absent(v Value) bool {
 	return none
 }
 
-// softString is a string as it is, and str of anything else.
+// softString returns a string as it is, and str of anything else.
 func (in *interp) softString(v Value) Value {
 	if _, ok := asString(v); ok {
 		return v

@@ -261,7 +261,7 @@ func filterMap(in *interp, v Value, args callArgs) Value {
 	return in.lazy(v, prepare, func(x Value) (Value, bool) { return apply(x), true })
 }
 
-// lazy is a generator over v: prepare runs once before the first value, each says what to do with a value. As in
+// lazy returns a generator over v: prepare runs once before the first value, each says what to do with a value. As in
 // jinja2, there are no values where v is false.
 func (in *interp) lazy(v Value, prepare func(), each func(Value) (Value, bool)) Value {
 	var next iterator

@@ -96,7 +96,7 @@ func (p *percentFormat) directive(s string) string {
 	return s[n:]
 }
 
-// mappingKey gives the value of the key in parentheses that a directive may begin with, else nil, and what follows.
+// mappingKey returns the value of the key in parentheses that a directive may begin with, else nil, and what follows.
 func (p *percentFormat) mappingKey(s string) (Value, string) {
 	if !strings.HasPrefix(s, "(") {
 		return nil, s

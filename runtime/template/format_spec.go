@@ -252,7 +252,7 @@ func (in *interp) formatInt(f formatSpec, v Value) string {
 	return in.finish(f, f.signOf(z.Sign() < 0)+prefix, digits, "", every)
 }
 
-// character is the character of a code point.
+// character returns the character of a code point.
 func (in *interp) character(z *big.Int) string {
 	if !z.IsInt64() || z.Int64() < 0 || z.Int64() > utf8.MaxRune || !utf8.ValidRune(rune(z.Int64())) {
 		in.fail(OverflowError, "%%c arg not in range(0x110000)")

@@ -19,7 +19,7 @@ func (in *interp) escape(s string) string {
 	return s
 }
 
-// escapeText is the text of a value, escaped unless it is a Markup.
+// escapeText returns the text of a value, escaped unless it is a Markup.
 func (in *interp) escapeText(v Value) string {
 	if m, ok := v.(markup); ok {
 		return string(m)

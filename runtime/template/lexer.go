@@ -63,7 +63,7 @@ func failAt(line int, format string, args ...any) {
 	panic(&Error{Line: line, Kind: SyntaxError, Message: fmt.Sprintf(format, args...)})
 }
 
-// tokenize gives the tokens of a source, the last of kind tokenEnd. Like jinja2 it makes all newlines "\n" and
+// tokenize returns the tokens of a source, the last of kind tokenEnd. Like jinja2 it makes all newlines "\n" and
 // drops one at the end.
 func tokenize(source string) []token {
 	source = strings.ReplaceAll(source, "\r\n", "\n")
@@ -96,7 +96,7 @@ func (l *lexer) take(n int) {
 	l.lineStart = l.source[l.at-1] == '\n'
 }
 
-// rest is the source from where the lexer is.
+// rest returns the source from where the lexer is.
 func (l *lexer) rest() string { return l.source[l.at:] }
 
 // root reads text up to the next tag, and the tag.
@@ -163,7 +163,7 @@ func (l *lexer) strip(text string, sign, kind byte) string {
 	return text
 }
 
-// rawBegin is the length of what follows "{%" in "{% raw %}", or 0.
+// rawBegin returns the length of what follows "{%" in "{% raw %}", or 0.
 func rawBegin(s string) int {
 	t := strings.TrimLeftFunc(s, isSpace)
 	t, ok := strings.CutPrefix(t, "raw")
@@ -211,7 +211,7 @@ func (l *lexer) raw() {
 	}
 }
 
-// tagEnd is the length of the end of a tag at the start of s with the white space that it takes, or 0.
+// tagEnd returns the length of the end of a tag at the start of s with the white space that it takes, or 0.
 func tagEnd(s string, kind byte) int {
 	end := string(kind) + "}"
 	if u, ok := strings.CutPrefix(s, "-"+end); ok {
@@ -315,7 +315,7 @@ func (l *lexer) bracket(open []byte, c byte) []byte {
 	return open
 }
 
-// operatorLength is the length of the operator at the start of s, or 0.
+// operatorLength returns the length of the operator at the start of s, or 0.
 func operatorLength(s string) int {
 	if len(s) >= 2 {
 		switch s[:2] {
@@ -329,7 +329,7 @@ func operatorLength(s string) int {
 	return 0
 }
 
-// nameLength is the length of the word at the start of s, or 0.
+// nameLength returns the length of the word at the start of s, or 0.
 func nameLength(s string) int {
 	for i, c := range s {
 		if !isWord(c) {
@@ -339,7 +339,7 @@ func nameLength(s string) int {
 	return len(s)
 }
 
-// stringLength is the length of the quoted string at the start of s, or 0.
+// stringLength returns the length of the quoted string at the start of s, or 0.
 func stringLength(s string) int {
 	if s[0] != '\'' && s[0] != '"' {
 		return 0
@@ -386,10 +386,10 @@ func (l *lexer) number(s string) int {
 	return n
 }
 
-// digitsLength is the length of the decimal digits at the start of s, with single underscores between them.
+// digitsLength returns the length of the decimal digits at the start of s, with single underscores between them.
 func digitsLength(s string) int { return groupedLength(s, 0, 10) }
 
-// groupedLength is the length from start of digits below base with single underscores between them.
+// groupedLength returns the length from start of digits below base with single underscores between them.
 func groupedLength(s string, start, base int) int {
 	n := start
 	for i := start; i < len(s); i++ {
@@ -416,7 +416,7 @@ func digitValue(c byte) int {
 	return -1
 }
 
-// floatLength is the length of the float at the start of s, or 0: digits, then a fraction, an exponent or both.
+// floatLength returns the length of the float at the start of s, or 0: digits, then a fraction, an exponent or both.
 func floatLength(s string) int {
 	n := digitsLength(s)
 	if n == 0 {
@@ -443,7 +443,7 @@ func floatLength(s string) int {
 	return end
 }
 
-// integerLength is the length of the integer at the start of s, or 0, and its base.
+// integerLength returns the length of the integer at the start of s, or 0, and its base.
 func integerLength(s string) (n, base int) {
 	if len(s) > 2 && s[0] == '0' {
 		base := map[byte]int{'b': 2, 'B': 2, 'o': 8, 'O': 8, 'x': 16, 'X': 16}[s[1]]

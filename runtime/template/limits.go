@@ -116,7 +116,7 @@ func (o *output) write(s string) {
 	o.text.WriteString(s)
 }
 
-// String is the text so far.
+// String returns the text so far.
 func (o *output) String() string { return o.text.String() }
 
 // enter counts a call of a macro, block or recursive loop; leave ends it.

@@ -5,7 +5,7 @@ import (
 	"math/big"
 )
 
-// smallInt is the value of a bool or of an int that fits 64 bits.
+// smallInt returns the value of a bool or of an int that fits 64 bits.
 func smallInt(v Value) (int64, bool) {
 	switch v := v.(type) {
 	case Int:
@@ -28,7 +28,7 @@ func isInt(v Value) bool {
 	return false
 }
 
-// asBig is the value of an int or a bool; it must not be changed.
+// asBig returns the value of an int or a bool; it must not be changed.
 func asBig(v Value) *big.Int {
 	if b, ok := v.(*bigInt); ok {
 		return b.z
@@ -52,7 +52,7 @@ func makeInt(z *big.Int) Value {
 	return &bigInt{z}
 }
 
-// clampedIndex is an int as an index; those beyond 62 bits are clamped, which no length reaches.
+// clampedIndex returns an int as an index; those beyond 62 bits are clamped, which no length reaches.
 func (in *interp) clampedIndex(v Value) (int, bool) {
 	const limit = 1 << 62
 	if i, ok := smallInt(v); ok {
@@ -64,7 +64,7 @@ func (in *interp) clampedIndex(v Value) (int, bool) {
 	return 0, false
 }
 
-// argInt is an argument that Python wants as a C integer.
+// argInt returns an argument that Python wants as a C integer.
 func (in *interp) argInt(v Value) int {
 	if b, ok := v.(*bigInt); ok {
 		in.fail(OverflowError, "Python int too large to convert to C ssize_t: %s", b.z)
@@ -92,7 +92,7 @@ func (in *interp) toFloat(v Value) float64 {
 	return float64(i)
 }
 
-// binary is a op b for the arithmetic operators.
+// binary returns a op b for the arithmetic operators.
 func (in *interp) binary(op string, a, b Value) Value {
 	if op == "%" {
 		if s, ok := asString(a); ok {
@@ -137,7 +137,7 @@ func isSequence(v Value) bool {
 	return false
 }
 
-// add is a + b where they are not both numbers.
+// add returns a + b where they are not both numbers.
 func (in *interp) add(a, b Value) Value {
 	switch x := a.(type) {
 	case Str:
@@ -193,7 +193,7 @@ func (in *interp) repeat(sequence, times Value) Value {
 	return nil
 }
 
-// arithmetic is a op b for numbers.
+// arithmetic returns a op b for numbers.
 func (in *interp) arithmetic(op string, a, b Value) Value {
 	if isInt(a) && isInt(b) {
 		x, xok := smallInt(a)

@@ -18,10 +18,10 @@ type parser struct {
 
 func (p *parser) current() token { return p.tokens[p.at] }
 
-// look is the token after the current one.
+// look returns the token after the current one.
 func (p *parser) look() token { return p.tokens[min(p.at+1, len(p.tokens)-1)] }
 
-// next gives the current token and moves on.
+// next returns the current token and moves on.
 func (p *parser) next() token {
 	t := p.tokens[p.at]
 	if t.kind != tokenEnd {

@@ -85,7 +85,7 @@ func (f frame) inner() frame {
 	return frame{symbols: newSymbols(f.symbols), layout: f.layout, loops: f.loops}
 }
 
-// softened is the frame for the parts of an if.
+// softened returns the frame for the parts of an if.
 func (f frame) softened() frame {
 	f.soft = true
 	return f
@@ -134,7 +134,7 @@ func (f frame) assigned(name string) (ref, bool) {
 	return ref{}, false
 }
 
-// own is the slot of a variable of the frame's own scope.
+// own returns the slot of a variable of the frame's own scope.
 func (f frame) own(name string) int { return f.layout.slot(symbol{f.symbols.level, name}) }
 
 // resolver finds the variables, filters and tests of a template.
@@ -410,7 +410,7 @@ func (r *resolver) target(e expression, f frame) target {
 	return t
 }
 
-// exports are the names that a set at the top level makes visible to blocks.
+// exports returns the names that a set at the top level makes visible to blocks.
 func (r *resolver) exports(e expression, f frame) []export {
 	if !f.toplevel || len(r.blocks) == 0 {
 		return nil

@@ -16,7 +16,7 @@ func NewList(items ...Value) *List { return &List{items} }
 // TypeName implements Value.
 func (*List) TypeName() string { return "list" }
 
-// Items are the elements of the list; they must not be changed.
+// Items returns the elements of the list; they must not be changed.
 func (l *List) Items() []Value { return l.items }
 
 // tuple is a Python tuple. names are the attributes of the elements of a named tuple, which groupby makes.
@@ -41,7 +41,7 @@ type rangeValue struct{ start, stop, step int64 }
 // TypeName implements Value.
 func (rangeValue) TypeName() string { return "range" }
 
-// len is the number of elements; the bounds are such that nothing overflows.
+// len returns the number of elements; the bounds are such that nothing overflows.
 func (r rangeValue) len() int {
 	switch {
 	case r.step > 0 && r.start < r.stop:
@@ -54,7 +54,7 @@ func (r rangeValue) len() int {
 
 func (r rangeValue) at(i int) Value { return Int(r.start + int64(i)*r.step) }
 
-// indexOf is the index of an integer in the range, or -1.
+// indexOf returns the index of an integer in the range, or -1.
 func (r rangeValue) indexOf(x int64) int {
 	n := r.len()
 	if n == 0 || (x-r.start)%r.step != 0 {
@@ -185,7 +185,7 @@ func (in *interp) sliceString(s string, by sliceValue) string {
 	return string(out)
 }
 
-// runes is the length of a string in code points.
+// runes returns the length of a string in code points.
 func (in *interp) runes(s string) int {
 	in.look(len(s))
 	return utf8.RuneCountInString(s)

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// textArg is an argument that must be a string; fallback replaces one that is absent or None.
+// textArg returns an argument that must be a string; fallback replaces one that is absent or None.
 func (in *interp) textArg(what string, v Value, fallback string) string {
 	switch v.(type) {
 	case nil, None:
@@ -14,7 +14,7 @@ func (in *interp) textArg(what string, v Value, fallback string) string {
 	return in.mustText(what, v)
 }
 
-// mustText is the text of a value that must be a string.
+// mustText returns the text of a value that must be a string.
 func (in *interp) mustText(what string, v Value) string {
 	s, ok := asString(v)
 	if !ok {
@@ -23,7 +23,7 @@ func (in *interp) mustText(what string, v Value) string {
 	return s
 }
 
-// intArg is an argument that must be an integer; fallback replaces one that is absent.
+// intArg returns an argument that must be an integer; fallback replaces one that is absent.
 func (in *interp) intArg(v Value, fallback int) int {
 	if v == nil {
 		return fallback
@@ -31,10 +31,10 @@ func (in *interp) intArg(v Value, fallback int) int {
 	return in.argInt(v)
 }
 
-// boolArg is the truth of an argument, false if it is absent.
+// boolArg returns the truth of an argument, false if it is absent.
 func boolArg(v Value) bool { return v != nil && truth(v) }
 
-// flagArg is an argument that Python wants as an integer and takes for a truth value, false if it is absent.
+// flagArg returns an argument that Python wants as an integer and takes for a truth value, false if it is absent.
 func (in *interp) flagArg(v Value) bool { return in.intArg(v, 0) != 0 }
 
 // strings makes a list of strings that have the type of self.
@@ -188,7 +188,7 @@ func strip(left, right bool) func(in *interp, self Value, a []Value) Value {
 	}
 }
 
-// affixes are the strings that startswith and endswith look for: a string or a tuple of them.
+// affixes returns the strings that startswith and endswith look for: a string or a tuple of them.
 func (in *interp) affixes(what string, v Value) []string {
 	if t, ok := v.(*tuple); ok {
 		var list []string
@@ -224,7 +224,7 @@ func affix(what string, has func(s, affix string) bool) func(in *interp, self Va
 	}
 }
 
-// part is the part of s between the indices start and end, which may be nil or None, with the index where it
+// part returns the part of s between the indices start and end, which may be nil or None, with the index where it
 // starts; ok is false if start is beyond the end.
 func (in *interp) part(s string, start, end Value) (part string, from int, ok bool) {
 	if start == nil && end == nil {

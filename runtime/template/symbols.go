@@ -72,7 +72,7 @@ func (s *symbols) assigns(name string) bool {
 	return false
 }
 
-// find is the variable that the name means in the scope.
+// find returns the variable that the name means in the scope.
 func (s *symbols) find(name string) (symbol, bool) {
 	for ; s != nil; s = s.parent {
 		if s.own(name) {
@@ -208,7 +208,7 @@ func analyzeAll[N node](s *symbols, list []N) {
 	}
 }
 
-// undeclared gives those of the names that nodes use before they assign them, inner scopes included. As in
+// undeclared returns those of the names that nodes use before they assign them, inner scopes included. As in
 // jinja2, an assignment anywhere before counts, whatever its scope.
 func undeclared[N node](list []N, names ...string) map[string]bool {
 	active, found := map[string]bool{}, map[string]bool{}

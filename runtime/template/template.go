@@ -34,10 +34,10 @@ func Parse(name, source string) (t *Template, err error) {
 	return &Template{name, resolve(p.statements(nil))}, nil
 }
 
-// Name is the name given to Parse.
+// Name returns the name given to Parse.
 func (t *Template) Name() string { return t.name }
 
-// Render gives the text that the template makes of a context, whose keys are the variables of the template; nil
+// Render returns the text that the template makes of a context, whose keys are the variables of the template; nil
 // is an empty context. Errors are of type *Error: they give the template and the line, and for one that the
 // template raised itself its message.
 func (t *Template) Render(ctx *Dict, opts Options) (text string, err error) {
@@ -192,7 +192,7 @@ func (in *interp) namespaceAt(t target, act *activation) *namespace {
 	return ns
 }
 
-// unpack gives the n values of an iterable.
+// unpack returns the n values of an iterable.
 func (in *interp) unpack(v Value, n int) []Value {
 	next := in.tryIterate(v)
 	if next == nil {
@@ -215,7 +215,7 @@ func (in *interp) unpack(v Value, n int) []Value {
 	return values
 }
 
-// targetValue is the value of a target after it has been assigned to.
+// targetValue returns the value of a target after it has been assigned to.
 func (in *interp) targetValue(t target, act *activation) Value {
 	if !t.isTuple {
 		return *act.at(t.ref)

@@ -22,12 +22,12 @@ func undefinedHint(hint string) *undefined {
 	return &undefined{hint: hint, kind: UndefinedError}
 }
 
-// undefinedItem is the value of an attribute or item that object does not have.
+// undefinedItem returns the value of an attribute or item that object does not have.
 func undefinedItem(object, name Value) *undefined {
 	return &undefined{object: object, name: name, kind: UndefinedError}
 }
 
-// unsafeAttribute is the value of an attribute that the sandbox hides.
+// unsafeAttribute returns the value of an attribute that the sandbox hides.
 func unsafeAttribute(object Value, name string) *undefined {
 	return &undefined{
 		hint: "access to attribute " + quote(name) + " of '" + object.TypeName() + "' object is unsafe.",

@@ -48,7 +48,7 @@ func (Str) TypeName() string { return "str" }
 func (markup) TypeName() string  { return "Markup" }
 func (*bigInt) TypeName() string { return "int" }
 
-// asString gives the text of a str or Markup.
+// asString returns the text of a str or Markup.
 func asString(v Value) (string, bool) {
 	switch v := v.(type) {
 	case Str:

@@ -51,7 +51,7 @@ func readAdded(v value) []addedToken {
 	return tokens
 }
 
-// newAdded gives the tokens ids as the library does, which does not go by those in the file: the one that the model's
+// newAdded returns the tokens ids as the library does, which does not go by those in the file: the one that the model's
 // vocabulary has, or the next behind it. vocab learns what the tokens are called: in normalized form, if they are
 // looked for in it.
 func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) string,

@@ -105,7 +105,7 @@ func readModel(r *reader, at *place) (*bpe, []string) {
 	return m, warnings
 }
 
-// fallbackToken is the token that stands for a byte of a character that has none.
+// fallbackToken returns the token that stands for a byte of a character that has none.
 func fallbackToken(b byte) string { return fmt.Sprintf("<0x%02X>", b) }
 
 func affix(c *component, key string) string {

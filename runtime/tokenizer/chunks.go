@@ -25,11 +25,11 @@ func (e *LengthError) Error() string {
 	return fmt.Sprintf("the text has more than %d bytes that must be encoded together: %s", e.Limit, e.Why)
 }
 
-// EncodeReader gives emit the ids that Encode returns for a text, some at a time. The text is cut where that changes no
-// id: between words of the pre-tokenizer, or between characters that no merge joins. So the memory that it takes does
-// not grow with the text, unless the text has no such place: a chunk of more than [MaxUncut] bytes is a [*LengthError],
-// and so is a longer text where the tokenizer is of a kind that is not cut (see [Tokenizer.Uncut]). opts.Mark must be
-// 0.
+// EncodeReader gives emit the ids that Encode returns for a text, some at a time. The text is cut where that
+// changes no id: between words of the pre-tokenizer, or between characters that no merge joins. So the memory that it
+// takes does not grow with the text, unless the text has no such place: a chunk of more than [MaxUncut] bytes is a
+// [*LengthError], and so is a longer text where the tokenizer is of a kind that is not cut (see [Tokenizer.Uncut]).
+// opts.Mark must be 0.
 func (t *Tokenizer) EncodeReader(r io.Reader, opts EncodeOptions, emit func(ids []int) error) error {
 	return t.encodeReader(r, opts, emit, chunkSize, MaxUncut)
 }
@@ -163,7 +163,7 @@ func (t *Tokenizer) Uncut() string {
 	return ""
 }
 
-// lastCut is the last place where a text may be cut, whatever follows it; 0 where there is none.
+// lastCut returns the last place where a text may be cut, whatever follows it; 0 where there is none.
 // Before from there is none.
 func (t *Tokenizer) lastCut(text []byte, from int) int {
 	next, n := utf8.DecodeLastRune(text)

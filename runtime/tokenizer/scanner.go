@@ -79,8 +79,8 @@ func (sc *scanner) next(s string, at int) int {
 	return sc.space(s, at)
 }
 
-// word is the end of the letters that begin at at, behind a character r of n bytes that may stand before them; at where
-// there are none.
+// word returns the end of the letters that begin at at, behind a character r of n bytes that may stand before them;
+// at where there are none.
 func (sc *scanner) word(s string, at int, r rune, n int) int {
 	switch {
 	case sc.prefix && r != '\r' && r != '\n' && ucd.Of(r)&(ucd.L|ucd.N) == 0, r == ' ':
@@ -92,7 +92,7 @@ func (sc *scanner) word(s string, at int, r rune, n int) int {
 	return run(s, at, sc.letters)
 }
 
-// number is the end of the digits that begin at at with the character r of n bytes; at where there are none.
+// number returns the end of the digits that begin at at with the character r of n bytes; at where there are none.
 func (sc *scanner) number(s string, at int, r rune, n int) int {
 	if sc.digits == 0 {
 		begin := at
@@ -118,7 +118,7 @@ func (sc *scanner) number(s string, at int, r rune, n int) int {
 	return end
 }
 
-// punctuation is the end of what is no letter, digit or space from at on, behind a space; at where there is none.
+// punctuation returns the end of what is no letter, digit or space from at on, behind a space; at where there is none.
 func (sc *scanner) punctuation(s string, at int, r rune) int {
 	begin := at
 	if r == ' ' {
@@ -133,8 +133,8 @@ func (sc *scanner) punctuation(s string, at int, r rune) int {
 	return at
 }
 
-// space is the end of white space: up to the last line end; or all of it but the last character, which goes with the
-// word behind it; or all of it.
+// space returns the end of white space: up to the last line end; or all of it but the last character, which goes with
+// the word behind it; or all of it.
 func (sc *scanner) space(s string, at int) int {
 	end := run(s, at, ucd.Space)
 	if sc.lines {

@@ -34,7 +34,7 @@ func (t *Tokenizer) NewShield(control func(name string) bool) *Shield {
 	return s
 }
 
-// Text gives a text with marks in the names of control tokens, and in its end where a name may begin there that the
+// Text returns a text with marks in the names of control tokens, and in its end where a name may begin there that the
 // text behind it completes. What is not UTF-8 in it becomes U+FFFD.
 func (s *Shield) Text(text string, mark rune) string {
 	text = validText(text)

@@ -135,7 +135,7 @@ func (c *checker) memoryPlan(index int, m *container.Method) {
 	}
 }
 
-// tensorSize is the bytes of a tensor at its largest; false where they fit no memory.
+// tensorSize returns the bytes of a tensor at its largest; false where they fit no memory.
 func tensorSize(t *container.Tensor) (uint64, bool) {
 	const most = 1 << 62
 	element, _ := container.ScalarSize(t.ScalarType)

@@ -30,7 +30,7 @@ type Finding struct {
 	Message string `json:"message"`
 }
 
-// String is the finding on one line.
+// String returns the finding on one line.
 func (f Finding) String() string { return fmt.Sprintf("%s: %s: %s", f.Severity, f.Check, f.Message) }
 
 // File checks a file. The error is one of the system; what is wrong with the content is a finding.

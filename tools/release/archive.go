@@ -39,7 +39,7 @@ func (r release) archive(base, binary string, common []file, modified time.Time,
 	return base + ".tar.gz", content, err
 }
 
-// packTar gives the same bytes for the same files: no owner, one time, no name or time in gzip's header.
+// packTar returns the same bytes for the same files: no owner, one time, no name or time in gzip's header.
 func packTar(files []file, modified time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
@@ -66,7 +66,7 @@ func packTar(files []file, modified time.Time) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// packZip gives the same bytes for the same files.
+// packZip returns the same bytes for the same files.
 func packZip(files []file, modified time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)

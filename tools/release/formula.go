@@ -60,7 +60,7 @@ func (v formulaValues) URL(a artifact) string {
 	return fmt.Sprintf("%s/releases/download/%s/%s", v.Home, v.tag, a.name)
 }
 
-// Sum is an archive's SHA-256 in hex.
+// Sum returns an archive's SHA-256 in hex.
 func (formulaValues) Sum(a artifact) string { return fmt.Sprintf("%x", a.sha256) }
 
 // formula writes the Homebrew formula of the archives.

@@ -50,7 +50,7 @@ func withoutToolHashes(text []byte) ([]byte, error) {
 	return append(out, '\n'), err
 }
 
-// notices are the licences of the modules that any of the binaries has code of, and of Go itself, as their authors
+// notices returns the licences of the modules that any of the binaries has code of, and of Go itself, as their authors
 // ask for with copies in binary form.
 func (r release) notices(ctx context.Context, s source, work string) ([]byte, error) {
 	modules := map[string]bool{}

@@ -32,7 +32,7 @@ var platforms = []platform{
 	{os: "windows", arch: "amd64"},
 }
 
-// String is the platform as names of files have it, as in linux_amd64_static.
+// String returns the platform as names of files have it, as in linux_amd64_static.
 func (p platform) String() string {
 	if p.static {
 		return p.os + "_" + p.arch + "_static"
@@ -123,7 +123,7 @@ func (r release) build(ctx context.Context, s source, work string) (version stri
 	return version, nil
 }
 
-// binary is the path of a platform's binary.
+// binary returns the path of a platform's binary.
 func (r release) binary(work string, p platform) string {
 	name := r.name
 	if p.os == "windows" {
@@ -195,7 +195,7 @@ func (r release) sign(out, name, version string, content []byte) error {
 	return os.WriteFile(filepath.Join(out, name+".minisig"), text, 0o644)
 }
 
-// commonFiles are the files that every archive has beside the binary.
+// commonFiles returns the files that every archive has beside the binary.
 func (r release) commonFiles(ctx context.Context, s source, work string) ([]file, error) {
 	var files []file
 	for _, name := range []string{"README.md", "CHANGELOG.md", "LICENSE"} {

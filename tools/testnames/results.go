@@ -56,7 +56,7 @@ func (r results) read(in io.Reader) error {
 	}
 }
 
-// names are those of the tests that ended, packages left out.
+// names returns those of the tests that ended, packages left out.
 func (r results) names() []string {
 	var names []string
 	for t, result := range r {
@@ -87,8 +87,8 @@ func (r results) printFailed(out io.Writer) int {
 	return len(failed)
 }
 
-// missing are the tests of a list that did not run. A test that ran in a package that the list does not have it in has
-// moved there.
+// missing returns the tests of a list that did not run. A test that ran in a package that the list does not have it
+// in has moved there.
 func (r results) missing(list []string) (missing []string, moved int) {
 	listed := map[string]bool{}
 	for _, name := range list {

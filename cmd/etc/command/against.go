@@ -142,7 +142,7 @@ func methodValues(m *ir.Module, name string) []any {
 	return nil
 }
 
-// constantOf is the integer that a constant method gives, 0 where there is no such method.
+// constantOf returns the integer that a constant method gives, 0 where there is no such method.
 func constantOf(m *ir.Module, name string) int {
 	if values := methodValues(m, name); len(values) == 1 {
 		if v, ok := values[0].(int64); ok {
@@ -268,7 +268,7 @@ func (k *weightKind) mean() float64 {
 	return k.sum / float64(k.finite)
 }
 
-// kindOf is a weight's name with the layer's number left out.
+// kindOf returns a weight's name with the layer's number left out.
 func kindOf(name string) string {
 	if before, _, rest, ok := ir.SplitLayer(name); ok {
 		return before + ".N." + rest

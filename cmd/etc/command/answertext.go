@@ -77,7 +77,7 @@ func (a *answerText) finish() {
 	a.write(text) //nolint:errcheck // the line end behind it fails, too
 }
 
-// text is the text of an answer, without the text that has ended it.
+// text returns the text of an answer, without the text that has ended it.
 func (a *answerText) text(answer session.Answer) string {
 	if a.stop.Stopped() {
 		return a.all.String()

@@ -201,7 +201,7 @@ func (c *chatter) handle(line string) (leave bool, err error) {
 	return false, c.ask(context.Background(), line)
 }
 
-// system is the conversation's system prompt.
+// system returns the conversation's system prompt.
 func (c *chatter) system() string {
 	if m := c.conversation.Messages(); len(m) > 0 && m[0].Role == "system" {
 		return m[0].Content

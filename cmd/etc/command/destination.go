@@ -39,7 +39,7 @@ func (d destination) check(cmd *cobra.Command) error {
 	return outfile.Check(d.path, d.options(cmd))
 }
 
-// stream is the stream that the name stands for, nil where it is a file's.
+// stream returns the stream that the name stands for, nil where it is a file's.
 func (d destination) stream(cmd *cobra.Command) io.Writer {
 	return outfile.Stream(d.path, cmd.OutOrStdout(), cmd.ErrOrStderr())
 }

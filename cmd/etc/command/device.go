@@ -17,7 +17,7 @@ func findEngine(name string) (engine.Engine, error) {
 	return e, nil
 }
 
-// chosen gives the engine that --device auto stands for, without compiling anything, and every other one as it is.
+// chosen returns the engine that --device auto stands for, without compiling anything, and every other one as it is.
 func chosen(e engine.Engine, p eval.Precision) (engine.Engine, error) {
 	e, err := devices.Chosen(e, p)
 	if err != nil {

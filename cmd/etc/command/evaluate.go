@@ -210,7 +210,7 @@ func writeQuality(w io.Writer, q *calibrate.Quality, of string) error {
 	return err
 }
 
-// qualityFigures are a quality card for a page.
+// qualityFigures returns a quality card for a page.
 func qualityFigures(q *calibrate.Quality, of string) []report.Figure {
 	if q == nil {
 		return nil

@@ -261,7 +261,7 @@ func invalidInput(err error) error {
 	return invalidError{err}
 }
 
-// target is the file to write.
+// target returns the file to write.
 func (f exportFlags) target(cmd *cobra.Command) (string, error) {
 	name := emitted[f.emit].file
 	if f.part != "" {

@@ -79,8 +79,8 @@ func (h *sourceHash) get(ctx context.Context) ([]byte, error) {
 	return h.hash, h.err
 }
 
-// cachedHashes gives the hashes of the sources by their provenance, and lets the record take them from there. A file is
-// the one that was hashed when path, size, time of change, head and tail are the same.
+// cachedHashes returns the hashes of the sources by their provenance, and lets the record take them from there. A
+// file is the one that was hashed when path, size, time of change, head and tail are the same.
 func cachedHashes(kept *cache.Cache, file *codegen.File, c *loaders.Checkpoint) (map[string]*sourceHash, error) {
 	out := map[string]*sourceHash{}
 	files := map[string]string{} // identity by path

@@ -49,7 +49,7 @@ func (f exportFlags) setDraft(cmd *cobra.Command, c *loaders.Checkpoint) error {
 	return nil
 }
 
-// draftPath is the file or directory that --draft names, "" for none.
+// draftPath returns the file or directory that --draft names, "" for none.
 func (f exportFlags) draftPath() string {
 	if f.draft == draftAuto || f.draft == draftNone {
 		return ""

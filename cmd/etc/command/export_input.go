@@ -44,7 +44,7 @@ func addUnverified(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, unverifiedFlag, false, "take files of the hub for which it gives no hash to check them by")
 }
 
-// source is the checkpoint that the arguments name, the current directory if they name none.
+// source returns the checkpoint that the arguments name, the current directory if they name none.
 func (f inputFlags) source(args []string) (string, error) {
 	var names, given []string
 	if len(args) > 0 {

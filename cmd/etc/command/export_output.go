@@ -61,7 +61,7 @@ func (f exportFlags) writeText(cmd *cobra.Command, model string, c *loaders.Chec
 	return err
 }
 
-// sourceFiles are the files that hold the weights of a checkpoint.
+// sourceFiles returns the files that hold the weights of a checkpoint.
 func sourceFiles(c *loaders.Checkpoint) []string {
 	var out []string
 	for _, s := range c.Sources() {

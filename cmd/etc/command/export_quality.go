@@ -42,7 +42,7 @@ func qualityRows(r *passes.Report) []*qualityRow {
 	return rows
 }
 
-// kindOfName is a weight's name with its layer's number left out.
+// kindOfName returns a weight's name with its layer's number left out.
 func kindOfName(w *passes.Weight) string {
 	_, _, name, ok := ir.SplitLayer(w.Name)
 	if !ok {
@@ -58,7 +58,7 @@ func kindOfName(w *passes.Weight) string {
 	return name
 }
 
-// storedAs is the form in which a weight is stored.
+// storedAs returns the form in which a weight is stored.
 func storedAs(w *passes.Weight) string {
 	if w.Bits == 0 {
 		return fmt.Sprintf("%g bits", w.BitsPerWeight())
@@ -73,7 +73,7 @@ func storedAs(w *passes.Weight) string {
 	return form
 }
 
-// error is the root of the mean of the squared relative errors of the row's weights.
+// error returns the root of the mean of the squared relative errors of the row's weights.
 func (r *qualityRow) error() (float64, bool) {
 	return math.Sqrt(r.squares / float64(max(r.measured, 1))), r.measured > 0
 }
@@ -105,7 +105,7 @@ func printQuality(out io.Writer, r *passes.Report) {
 	logf(out, "%-*s %5s  %-13s %11.3f", width, "all", "", "", 8*float64(bytes)/float64(elements))
 }
 
-// linearBits is the average number of bits of the linear weights.
+// linearBits returns the average number of bits of the linear weights.
 func linearBits(r *passes.Report) float64 {
 	var elements, bytes int64
 	for _, w := range r.Weights {

@@ -78,7 +78,7 @@ func (f writeFlags) parsePart() (part, parts int, err error) {
 	return part, parts, nil
 }
 
-// partName is the default name of a part.
+// partName returns the default name of a part.
 func (f writeFlags) partName() string {
 	return "model-" + strings.ReplaceAll(f.part, "/", "-of-") + ".part"
 }
@@ -117,7 +117,7 @@ func (f writeFlags) signed(cmd *cobra.Command, path string) error {
 	return nil
 }
 
-// limit is the memory that the export may take, 0 for any.
+// limit returns the memory that the export may take, 0 for any.
 func (f writeFlags) limit(cmd *cobra.Command) (int64, error) {
 	if !anyChanged(cmd, "max-ram") {
 		return 0, nil

@@ -69,7 +69,7 @@ func eachFlag(cmd *cobra.Command, show func(names, usage string)) {
 	})
 }
 
-// shownDefault is the default of a flag, "" where the flag's text says it, or where it is nothing.
+// shownDefault returns the default of a flag, "" where the flag's text says it, or where it is nothing.
 func shownDefault(f *pflag.Flag) string {
 	d := strings.Trim(f.DefValue, "[]")
 	if d == "" || d == "false" || d == "0" || strings.Contains(f.Usage, "(default") {
@@ -135,7 +135,7 @@ func wrap(text string, width int) string {
 	return b.String()
 }
 
-// newMan is a hidden command: it prints the manual page.
+// newMan returns a hidden command: it prints the manual page.
 func newMan(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{Use: "man", Short: "Print the manual page", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return writeMan(cmd.OutOrStdout(), root) }}

@@ -19,7 +19,7 @@ var (
 	storageOf   = execution.StorageOf
 )
 
-// usableMemory is the memory that a model can count on in bytes, 0 where that is not known.
+// usableMemory returns the memory that a model can count on in bytes, 0 where that is not known.
 func usableMemory() int64 { return execution.UsableMemory() }
 
 // checkExecutable refuses a method whose weights and state do not fit in memory. The method may be any, not only one

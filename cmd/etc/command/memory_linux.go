@@ -6,14 +6,14 @@ import (
 	"strconv"
 )
 
-// peakMemory is the largest resident size of the process so far in bytes, file pages included; 0 if unknown.
+// peakMemory returns the largest resident size of the process so far in bytes, file pages included; 0 if unknown.
 func peakMemory() int64 { return processStatus("VmHWM") }
 
-// ownMemory is the resident memory of the process now that is not of files: what it takes from others; 0 if
+// ownMemory returns the resident memory of the process now that is not of files: what it takes from others; 0 if
 // unknown.
 func ownMemory() int64 { return processStatus("RssAnon") }
 
-// processStatus is a size in /proc/self/status (proc_pid_status(5)) in bytes; 0 where it is not.
+// processStatus returns a size in /proc/self/status (proc_pid_status(5)) in bytes; 0 where it is not.
 func processStatus(key string) int64 {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {

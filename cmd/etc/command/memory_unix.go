@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peakMemory is the largest resident size of the process so far in bytes; 0 if unknown. Apple's kernel
+// peakMemory returns the largest resident size of the process so far in bytes; 0 if unknown. Apple's kernel
 // counts in bytes, the others in KiB.
 func peakMemory() int64 {
 	var u unix.Rusage

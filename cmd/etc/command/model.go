@@ -99,7 +99,7 @@ func checkRuntimePass(flag, name string, e engine.Engine) error {
 	return nil
 }
 
-// workers is the number of worker threads that the flags ask for.
+// workers returns the number of worker threads that the flags ask for.
 func (f modelFlags) workers() int {
 	if f.threads > 0 {
 		return f.threads
@@ -137,7 +137,7 @@ func loadModel(path string, e engine.Engine, o engine.Options,
 	return &languageModel{model, p, need}, nil
 }
 
-// loadError is an error of loading a program: of the file, unless the device is not there.
+// loadError returns an error of loading a program: of the file, unless the device is not there.
 func loadError(path string, err error) error { return execution.LoadError(path, err) }
 
 // openLanguage opens a program that is a language model, and returns its forward method and its description.

@@ -19,7 +19,7 @@ type buildRecord = record.Record
 // toolVersion is the version that files record.
 const toolVersion = version.Tool
 
-// figuresOf are the quality card for a page, none where no text chose a weight.
+// figuresOf returns the quality card for a page, none where no text chose a weight.
 func figuresOf(r *buildRecord) []report.Figure {
 	if r == nil || r.Calibration == nil {
 		return nil

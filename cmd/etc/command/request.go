@@ -143,7 +143,7 @@ func checkLength(model *session.Model, r session.Request) error {
 	return nil
 }
 
-// promptTokens gives the prompt's tokens. end are the last of them, which the chat template wrote for the answer; nil
+// promptTokens returns the prompt's tokens. end are the last of them, which the chat template wrote for the answer; nil
 // where there is no template.
 func promptTokens(cmd *cobra.Command, args []string, f runFlags, text *text) (tokens, end []int, err error) {
 	if cmd.Flags().Changed("tokens") {
@@ -200,7 +200,7 @@ func checkCombinations(cmd *cobra.Command, args []string, f runFlags) error {
 // maxPromptFile bounds what is read of a prompt, in bytes; no context holds more.
 const maxPromptFile = 64 << 20
 
-// promptText is the prompt as text.
+// promptText returns the prompt as text.
 func promptText(cmd *cobra.Command, args []string, f runFlags) (string, error) {
 	switch {
 	case len(args) > 1:

@@ -112,7 +112,7 @@ func printError(err error) {
 	}
 }
 
-// exitCode is the exit code for an error.
+// exitCode returns the exit code for an error.
 func exitCode(err error) int {
 	var usage usageError
 	var target *outfile.TargetError

@@ -318,7 +318,7 @@ func logFull(log io.Writer, s answering, a session.Answer, r session.Request) {
 	}
 }
 
-// cancelled is the error of an answer that Ctrl-C stopped.
+// cancelled returns the error of an answer that Ctrl-C stopped.
 func cancelled(a session.Answer) error {
 	if a.Reason == session.StopCancelled {
 		return errors.New("the answer was stopped")

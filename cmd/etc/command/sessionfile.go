@@ -74,7 +74,7 @@ func keepSession(path string, t *text, c *chat.Conversation) (*chat.Saved, error
 		func(w io.Writer) error { return safetensors.Write(w, entries, metadata) })
 }
 
-// encodeSession gives the tensors and the metadata of a session file.
+// encodeSession returns the tensors and the metadata of a session file.
 func encodeSession(t *text, saved *chat.Saved) ([]safetensors.Entry, map[string]string, error) {
 	messages, err := json.Marshal(saved.Messages)
 	if err != nil {
@@ -98,7 +98,7 @@ func encodeSession(t *text, saved *chat.Saved) ([]safetensors.Entry, map[string]
 	return entries, metadata, err
 }
 
-// checksum is the SHA-256 of the tensors of a session, in the order of their names, and of its metadata.
+// checksum returns the SHA-256 of the tensors of a session, in the order of their names, and of its metadata.
 func checksum(entries []safetensors.Entry, metadata map[string]string) (string, error) {
 	h := sha256.New()
 	for _, key := range []string{sessionMessages, sessionProgram, sessionPrecision} {

@@ -115,7 +115,7 @@ func statementOf(ctx context.Context, path string, jobs int) (string, error) {
 	return fmt.Sprintf("etc program 1\nsize %d\nroot %s\nbuild %s\n", info.Size(), root, build), nil
 }
 
-// recordBytes is the build record of a program, nil where it has none.
+// recordBytes returns the build record of a program, nil where it has none.
 func recordBytes(path string) ([]byte, error) {
 	f, err := container.Open(path)
 	if err != nil {

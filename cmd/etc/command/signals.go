@@ -30,7 +30,7 @@ func holdSignals() (release func()) {
 	return func() { signalsHeld.Add(-1) }
 }
 
-// watchSignals gives a context that ends with the first Ctrl-C or SIGTERM. A command that has not ended soon after
+// watchSignals returns a context that ends with the first Ctrl-C or SIGTERM. A command that has not ended soon after
 // that, because it waits for input or computes without looking, is ended; so it is by the second signal, at once.
 func watchSignals() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -38,7 +38,7 @@ type slotBuffer struct {
 	DType string `json:"dtype"`
 }
 
-// partName is the name of the tensor of a part.
+// partName returns the name of the tensor of a part.
 func partName(i int) string { return fmt.Sprintf("%s%06d", slotPart, i) }
 
 // slotFolder keeps the states of a program in a folder; it is a serve.Slots.
@@ -105,7 +105,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// regular gives the size of a file in bytes, and refuses a name that is no regular file.
+// regular returns the size of a file in bytes, and refuses a name that is no regular file.
 func (s *slotFolder) regular(name string) (int64, error) {
 	info, err := os.Lstat(s.path(name))
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *slotFolder) Load(name string) (*batch.Saved, int64, error) {
 	return saved, size, nil
 }
 
-// open gives the state of a file, whose parts are checked when they are read.
+// open returns the state of a file, whose parts are checked when they are read.
 func (s *slotFolder) open(f *safetensors.File) (*batch.Saved, error) {
 	meta := f.Metadata()
 	var buffers []slotBuffer
@@ -182,7 +182,7 @@ func (s *slotFolder) open(f *safetensors.File) (*batch.Saved, error) {
 	return saved, nil
 }
 
-// dtypeNamed is the dtype of a name.
+// dtypeNamed returns the dtype of a name.
 func dtypeNamed(name string) (ir.DType, bool) {
 	for _, x := range dtypes {
 		if x.ir.String() == name {
@@ -192,7 +192,7 @@ func dtypeNamed(name string) (ir.DType, bool) {
 	return 0, false
 }
 
-// slots gives the folder of states of a file.
+// slots returns the folder of states of a file.
 func (s *servedFile) slots(program string) *slotFolder {
 	return &slotFolder{dir: s.flags.slotDir, model: strings.TrimSuffix(filepath.Base(s.path), ".pte"), program: program,
 		precision: s.flags.model.precision, file: s.path}

@@ -33,7 +33,7 @@ func appendRest(sums []byte, metadata map[string]string, tokens []byte) []byte {
 	return binary.LittleEndian.AppendUint64(slices.Clone(sums), h.Sum64())
 }
 
-// fileDType is the dtype of a tensor of a file that holds elements of d exactly.
+// fileDType returns the dtype of a tensor of a file that holds elements of d exactly.
 func fileDType(d ir.DType) safetensors.DType {
 	for _, x := range dtypes {
 		if x.ir == d {
@@ -45,7 +45,7 @@ func fileDType(d ir.DType) safetensors.DType {
 
 // slotWriter reads the parts of a state ahead of where they are written.
 type slotWriter struct {
-	ctx  context.Context
+	ctx   context.Context
 	saved *batch.Saved
 
 	parts   []*readPart // that were begun; nil for others
@@ -86,7 +86,7 @@ func (p *readPart) read(w *slotWriter, part int) {
 	}
 }
 
-// sums are the checksums of all parts, which are written.
+// sums returns the checksums of all parts, which are written.
 func (w *slotWriter) sums() []byte {
 	var out []byte
 	for _, p := range w.parts {
@@ -151,7 +151,7 @@ func readAll(t *safetensors.Tensor, into []byte) error {
 // reuse takes the memory of a content.
 func (r *slotReader) reuse(content []byte) { r.free.Put(&content) }
 
-// memory gives so many bytes, with anything in them.
+// memory returns so many bytes, with anything in them.
 func (r *slotReader) memory(n int) []byte {
 	if p, _ := r.free.Get().(*[]byte); p != nil && cap(*p) >= n {
 		return (*p)[:n]

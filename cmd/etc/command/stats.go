@@ -30,7 +30,7 @@ func statsLine(a session.Answer, seed int64) string {
 	return b.String()
 }
 
-// perSecond is a rate, 0 where nothing was done.
+// perSecond returns a rate, 0 where nothing was done.
 func perSecond(n int, d time.Duration) float64 {
 	if n == 0 || d <= 0 {
 		return 0

@@ -24,7 +24,8 @@ func (f *modelFlags) addStorage(cmd *cobra.Command) {
 		"keep the recurrent state of delta rules as `declared|bf16`: bf16 also where the program declares f32")
 }
 
-// storing is the engine that keeps state in the form that the flags ask for: e itself where that is the declared one.
+// storing returns the engine that keeps state in the form that the flags ask for: e itself where that is the declared
+// one.
 func (f storageFlags) storing(e engine.Engine, p eval.Precision) (engine.Engine, error) {
 	s, err := execution.FormOf("--kv-cache", f.caches, "--state", f.state, p)
 	if err != nil || s == (ragged.Storage{}) {

@@ -16,7 +16,7 @@ import (
 	"github.com/etc-ml/etc/runtime/program"
 )
 
-// distance is the number of insertions, deletions, changes and swaps of neighbours that make one word of another.
+// distance returns the number of insertions, deletions, changes and swaps of neighbours that make one word of another.
 func distance(a, b string) int {
 	previous, row := []int(nil), make([]int, len(b)+1)
 	for j := range row {
@@ -40,7 +40,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// nearest is the name that a mistyped one was probably to be, "" where none is near.
+// nearest returns the name that a mistyped one was probably to be, "" where none is near.
 func nearest(typed string, names []string) string {
 	best, least := "", max(1, len(typed)/3)+1
 	for _, name := range names {
@@ -55,7 +55,7 @@ func nearest(typed string, names []string) string {
 	return best
 }
 
-// hint is a second line of an error of usage: what was probably meant, and where help is.
+// hint returns a second line of an error of usage: what was probably meant, and where help is.
 func hint(cmd *cobra.Command, meant string) string {
 	help := cmd.CommandPath() + " --help"
 	if meant != "" {
@@ -74,7 +74,7 @@ var wanted = map[string]string{"int": "an integer", "int64": "an integer", "uint
 	"float64": "a number", "bool": "true or false",
 	"intSlice": "integers, separated by commas", "duration": "a duration, as 90s"}
 
-// flagError is an error of the flags of a command, with what to do.
+// flagError returns an error of the flags of a command, with what to do.
 func flagError(cmd *cobra.Command, err error) error {
 	if m := unknownFlag.FindStringSubmatch(err.Error()); m != nil {
 		var names []string
@@ -97,8 +97,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("%w%s", err, hint(cmd, ""))
 }
 
-// programBeside is the program in the folder of a file that is not there which was probably meant: the one with the
-// nearest name, or the only one; "" where there is none.
+// programBeside returns the program in the folder of a file that is not there which was probably meant: the one with
+// the nearest name, or the only one; "" where there is none.
 func programBeside(path string) string {
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*.pte"))
 	if err != nil || len(files) == 0 {
@@ -117,7 +117,7 @@ func programBeside(path string) string {
 	return ""
 }
 
-// argumentsError is a wrong number of arguments, with what to do.
+// argumentsError returns the error of a wrong number of arguments, with what to do.
 func argumentsError(cmd *cobra.Command, args []string, err error) error {
 	if !cmd.HasParent() { // the error names the program already
 		meant := ""

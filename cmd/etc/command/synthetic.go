@@ -30,7 +30,7 @@ var syntheticModels = []struct {
 	{"museglimmer-30b", 52, func(n int) huggingface.Config { return synthetic.MuseGlimmer30B(n) }, ""},
 }
 
-// newSynthetic is a hidden command: it makes the checkpoints that BENCHMARKS.md measures.
+// newSynthetic returns a hidden command: it makes the checkpoints that BENCHMARKS.md measures.
 func newSynthetic() *cobra.Command {
 	var model, output string
 	var layers, jobs int

@@ -84,7 +84,7 @@ func mergeTokens(ctx, tokens *template.Dict) *template.Dict {
 	return ctx
 }
 
-// templateClock is the time for a template: a flag, SOURCE_DATE_EPOCH, or the clock.
+// templateClock returns the time for a template: a flag, SOURCE_DATE_EPOCH, or the clock.
 func templateClock(flag string) (func() time.Time, error) {
 	if flag != "" {
 		t, err := time.Parse(time.RFC3339, flag)

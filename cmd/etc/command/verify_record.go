@@ -14,7 +14,7 @@ import (
 	"github.com/etc-ml/etc/runtime/verify"
 )
 
-// readRecord gives the build record of a program, nil where it has none.
+// readRecord returns the build record of a program, nil where it has none.
 func readRecord(p *program.Program) (*buildRecord, error) {
 	text, ok := p.File.Lookup(keyBuild)
 	if !ok {

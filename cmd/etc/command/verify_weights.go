@@ -91,7 +91,7 @@ func weightsFinding(format string, args ...any) verify.Finding {
 	return verify.Finding{Severity: verify.Error, Check: "weights", Message: fmt.Sprintf(format, args...)}
 }
 
-// storedPieces gives what a record has hashes of, and tells where record and file do not name the same.
+// storedPieces returns what a record has hashes of, and tells where record and file do not name the same.
 func storedPieces(c *container.File, r *buildRecord) (pieces []storedPiece, findings []verify.Finding) {
 	segments := map[string]int{}
 	for _, n := range c.NamedData() {
@@ -128,7 +128,7 @@ func storedPieces(c *container.File, r *buildRecord) (pieces []storedPiece, find
 	return pieces, findings
 }
 
-// hash is the SHA-256 of what a piece is in a file, in hexadecimal.
+// hash returns the SHA-256 of what a piece is in a file, in hexadecimal.
 func (p *storedPiece) hash(ctx context.Context, f io.ReaderAt) (string, error) {
 	h := sha256.New()
 	buffer := make([]byte, record.HashBuffer)
@@ -172,7 +172,7 @@ func hashPieces(ctx context.Context, f io.ReaderAt, pieces []storedPiece) ([]ver
 	return out, nil
 }
 
-// gaps are the ranges of a file that neither the program nor a segment takes: its writer has left zeros there.
+// gaps returns the ranges of a file that neither the program nor a segment takes: its writer has left zeros there.
 func gaps(c *container.File) (out []span) {
 	used := []span{{0, int64(c.Header().ProgramSize)}, {c.Size(), 0}}
 	for _, s := range c.Segments() {
@@ -189,7 +189,7 @@ func gaps(c *container.File) (out []span) {
 	return out
 }
 
-// firstNonzero is the place of the first byte of a range that is not zero, -1 where all are.
+// firstNonzero returns the place of the first byte of a range that is not zero, -1 where all are.
 func firstNonzero(ctx context.Context, f io.ReaderAt, s span) (int64, error) {
 	buffer := make([]byte, min(s.size, record.HashBuffer))
 	for at := int64(0); at < s.size; at += int64(len(buffer)) {

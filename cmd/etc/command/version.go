@@ -61,7 +61,7 @@ func versionOf(info *debug.BuildInfo) versionInfo {
 	return v
 }
 
-// String is the line that version prints.
+// String returns the line that version prints.
 func (v versionInfo) String() string {
 	out := "etc " + v.Version
 	if v.Version == "devel" {

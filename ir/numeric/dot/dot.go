@@ -1,7 +1,7 @@
 package dot
 
-// Product is the sum of products that every matrix product of the reference semantics consists of: eight partial sums
-// over k mod 8, joined pairwise. x and y have one length. Its bits are the same on every CPU.
+// Product returns the sum of products that every matrix product of the reference semantics consists of: eight partial
+// sums over k mod 8, joined pairwise. x and y have one length. Its bits are the same on every CPU.
 func Product(x, y []float32) float32 {
 	var s0, s1, s2, s3, s4, s5, s6, s7 float32
 	y = y[:len(x)]
@@ -29,7 +29,7 @@ type Matrix struct {
 	Rows, Cols, Stride int
 }
 
-// Dense is a matrix whose rows follow each other.
+// Dense returns a matrix whose rows follow each other.
 func Dense(values []float32, rows, cols int) Matrix { return Matrix{values, rows, cols, cols} }
 
 // Row is row i.

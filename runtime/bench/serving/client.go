@@ -85,7 +85,7 @@ func (c *client) get(ctx context.Context, path string, body, into any) error {
 	return nil
 }
 
-// model gives the name of the server's first model.
+// model returns the name of the server's first model.
 func (c *client) model(ctx context.Context) (string, error) {
 	var list struct{ Data []struct{ ID string } }
 	if err := c.get(ctx, "/v1/models", nil, &list); err != nil {
@@ -105,7 +105,7 @@ const words = "the of and to in a is that it was for on are as with his they at 
 	"would other into has more her two like him see time could no make than first been its who now people my " +
 	"made over did"
 
-// tokens gives ids of the model's vocabulary, each once.
+// tokens returns ids of the model's vocabulary, each once.
 func (c *client) tokens(ctx context.Context, model string) ([]int, error) {
 	var out struct{ Tokens []int }
 	if err := c.get(ctx, "/tokenize", map[string]any{"model": model, "content": words}, &out); err != nil {

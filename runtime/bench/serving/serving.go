@@ -64,7 +64,7 @@ type Times struct {
 	P99 float64 `json:"p99"`
 }
 
-// timesOf are the percentiles of some times.
+// timesOf returns the percentiles of some times.
 func timesOf(seconds []float64) Times {
 	if len(seconds) == 0 {
 		return Times{}
@@ -74,7 +74,7 @@ func timesOf(seconds []float64) Times {
 		P99: stat.Quantile(0.99, stat.Empirical, seconds, nil)}
 }
 
-// most is the largest number of streams.
+// most returns the largest number of streams.
 func (o Options) most() int { return slices.Max(o.Concurrent) }
 
 // Check reports what cannot be measured.

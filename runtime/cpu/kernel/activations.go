@@ -22,7 +22,7 @@ type Layout struct {
 	Alone bool
 }
 
-// Layout is the form of activations that w needs on a path. Only Q4, Q8 and MXFP4 have an integer path.
+// Layout returns the form of activations that w needs on a path. Only Q4, Q8 and MXFP4 have an integer path.
 func (w *Matrix) Layout(path Path) Layout {
 	if w.Format == MXFP4 {
 		return Layout{Path: path, Format: w.Format.expandedFormat(), Group: w.Group}
@@ -64,10 +64,10 @@ type Activations struct {
 // Vectors and Cols are the shape of a, as Reset set it.
 func (a *Activations) Vectors() int { return a.vectors }
 
-// Cols is the number of elements of a vector.
+// Cols returns the number of elements of a vector.
 func (a *Activations) Cols() int { return a.cols }
 
-// Layout is the form of a, as Reset set it.
+// Layout returns the form of a, as Reset set it.
 func (a *Activations) Layout() Layout { return a.layout }
 
 // Reset makes a hold vectors vectors of cols elements in a form. It keeps memory that is large enough; the

@@ -17,7 +17,7 @@ func (a *Activations) blocked() bool {
 	return a.layout.Path == Integer && !a.layout.Alone && a.vectors >= blockVectors && active.blockInteger != nil
 }
 
-// blockPiece is the number of columns that one instruction of the unit multiplies.
+// blockPiece returns the number of columns that one instruction of the unit multiplies.
 func blockPiece(group int) int { return min(group, 64) }
 
 // resetBlocks makes room for blocks; the vectors that the last one lacks are zero.

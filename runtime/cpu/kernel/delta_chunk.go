@@ -64,7 +64,7 @@ func (d *DeltaRun) chunks() {
 	putDeltaScratch(s)
 }
 
-// panelled is a number of rows rounded up to whole panels.
+// panelled returns a number of rows rounded up to whole panels.
 func panelled(rows int) int {
 	return (rows + active.panelRows - 1) / active.panelRows * active.panelRows
 }
@@ -89,7 +89,7 @@ var spareDelta struct {
 	list []*deltaScratch
 }
 
-// getDeltaScratch gives scratch for d; it allocates only when more calls than ever run at once, or larger ones.
+// getDeltaScratch returns scratch for d; it allocates only when more calls than ever run at once, or larger ones.
 func getDeltaScratch(d *DeltaRun) *deltaScratch {
 	spareDelta.Lock()
 	var s *deltaScratch
@@ -257,7 +257,7 @@ func turn(dst []float32, dstStride int, src []float32, srcStride, rows, cols int
 	}
 }
 
-// bytesOf is the memory of x, as panels are passed.
+// bytesOf returns the memory of x, as panels are passed.
 func bytesOf(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }

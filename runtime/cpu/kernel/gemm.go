@@ -28,7 +28,7 @@ var spare struct {
 	list []*scratch
 }
 
-// getScratch gives scratch for sums of a number of vectors; it allocates only when more calls than ever
+// getScratch returns scratch for sums of a number of vectors; it allocates only when more calls than ever
 // run at once, or larger ones.
 func getScratch(vectors int) *scratch {
 	spare.Lock()

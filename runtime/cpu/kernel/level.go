@@ -105,10 +105,10 @@ var implementations = append([]*implementation{&generic}, native()...)
 // active is the level that the exported functions use.
 var active = implementations[len(implementations)-1]
 
-// Level is the name of the level in use: the best one that the CPU has, unless SetLevel chose another.
+// Level returns the name of the level in use: the best one that the CPU has, unless SetLevel chose another.
 func Level() string { return active.name }
 
-// Levels are the names of the levels that this CPU can run, the best last.
+// Levels returns the names of the levels that this CPU can run, the best last.
 func Levels() []string {
 	names := make([]string, len(implementations))
 	for i, level := range implementations {

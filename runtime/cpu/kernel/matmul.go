@@ -86,5 +86,5 @@ func matMulOne(out []float32, w *Matrix, a *Activations, i int) {
 // by one: unpacking them costs more.
 const denseDotLimit = 8
 
-// PanelRows is the number of rows that MatMul unpacks at a time.
+// PanelRows returns the number of rows that MatMul unpacks at a time.
 func PanelRows() int { return active.panelRows }

@@ -46,7 +46,7 @@ func (f Format) String() string {
 	return fmt.Sprintf("format %d", uint8(f))
 }
 
-// Bits is the size of an element or code.
+// Bits returns the size of an element or code.
 func (f Format) Bits() int {
 	switch f {
 	case Q4, MXFP4, NVFP4:
@@ -191,7 +191,7 @@ func (f Format) hasScales() bool { return f.Quantized() || f.SmallFloats() }
 func (w *Matrix) groups() int   { return w.Cols / w.Group }
 func (w *Matrix) rowBytes() int { return w.Cols * w.Format.Bits() / 8 }
 
-// scaleBytes is the size of the scales of a row.
+// scaleBytes returns the size of the scales of a row.
 func (w *Matrix) scaleBytes() int {
 	if w.Format.SmallFloats() {
 		return w.groups()
@@ -224,7 +224,7 @@ func (w *Matrix) code(r, k int) byte {
 	return w.Data[(r*w.Cols+k)/2] >> (4 * uint(k%2)) & 15
 }
 
-// scale is the scale and bias of group g of row r.
+// scale returns the scale and bias of group g of row r.
 func (w *Matrix) scale(r, g int) (scale, bias float32) {
 	at := r*w.groups() + g
 	scale = stored(w.Scales, w.ScaleFormat, at)

@@ -2,7 +2,7 @@ package kernel
 
 import "golang.org/x/sys/cpu"
 
-// native are the levels of this CPU, the best last.
+// native returns the levels of this CPU, the best last.
 func native() []*implementation {
 	var levels []*implementation
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA && cpu.X86.HasBMI2 {

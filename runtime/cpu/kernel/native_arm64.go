@@ -2,7 +2,7 @@ package kernel
 
 import "golang.org/x/sys/cpu"
 
-// native are the levels of this CPU, the best last: "neon", which every arm64 has, and "dotprod" with the dot
+// native returns the levels of this CPU, the best last: "neon", which every arm64 has, and "dotprod" with the dot
 // product instructions of Armv8.2: Apple's M series, Neoverse N1 and Cortex-A75 and later.
 func native() []*implementation {
 	levels := []*implementation{neonWith("neon", dotIntegerNEON, tileIntegerNEON)}

@@ -13,7 +13,7 @@ import (
 //     bias −6s stands for v·s, exactly. So there is an integer path.
 //   - MXFP8 and NVFP4 become BF16, which holds every product of a code and a scale; there is no integer path.
 
-// expandedFormat is the format that rows of a format of small floats are made.
+// expandedFormat returns the format that rows of a format of small floats are made.
 func (f Format) expandedFormat() Format {
 	if f == MXFP4 {
 		return Q8
@@ -46,7 +46,7 @@ func matMulSmallFloats(y []float32, stride int, w *Matrix, a *Activations, row0,
 	}
 }
 
-// expand gives rows [lo, hi) of w in the expanded format.
+// expand returns rows [lo, hi) of w in the expanded format.
 func (e *expansion) expand(w *Matrix, lo, hi int) Matrix {
 	part := w.Slice(lo, hi)
 	out := Matrix{Format: w.Format.expandedFormat(), Rows: hi - lo, Cols: w.Cols}

@@ -2,7 +2,7 @@ package kernel
 
 import "math"
 
-// ArgMax is the index of the first largest element; NaN is passed over, and nothing gives 0.
+// ArgMax returns the index of the first largest element; NaN is passed over, and nothing gives 0.
 func ArgMax(x []float32) int {
 	largest, at := float32(math.Inf(-1)), 0
 	for lo := 0; lo < len(x); lo += selectBlock {

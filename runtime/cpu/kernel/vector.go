@@ -53,7 +53,7 @@ func Dot(a, b []float32) float32 {
 // Sum is Σ x.
 func Sum(x []float32) float32 { return active.sum(x) }
 
-// Max is the largest element; NaN is passed over, and nothing gives −Inf.
+// Max returns the largest element; NaN is passed over, and nothing gives −Inf.
 func Max(x []float32) float32 { return active.maximum(x) }
 
 // RMSNorm is dst = x / √(mean(x²) + epsilon) · weight (Zhang and Sennrich, 2019). No weight means ones.

@@ -61,7 +61,7 @@ func New(threads int) *Pool {
 	return p
 }
 
-// Threads is the number of threads, that of the caller among them.
+// Threads returns the number of threads, that of the caller among them.
 func (p *Pool) Threads() int { return len(p.workers) + 1 }
 
 // Close stops the threads and waits for them. No Run may follow.

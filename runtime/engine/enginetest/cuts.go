@@ -56,7 +56,7 @@ func (c *cuts) tensor(d ir.DType, shape ...int) *eval.Tensor {
 	return eval.ConvertState(eval.Floats(ir.F32, shape, values), d, eval.Strict)
 }
 
-// inputs are random ones of so many rows.
+// inputs returns random ones of so many rows.
 func (c *cuts) inputs(rows int) (out []*eval.Tensor) {
 	for _, shape := range [][]int{{1, rows, 24}, {1, rows, 2, 32}, {1, rows, 2, 32}, {1, rows, 4, 16}, {1, rows, 4},
 		{1, rows, 4}} {

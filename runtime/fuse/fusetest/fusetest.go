@@ -43,7 +43,7 @@ func list(dir string) []string {
 	return names
 }
 
-// Load gives a module of that name. Its weights are random, but the same every time.
+// Load returns a module of that name. Its weights are random, but the same every time.
 func Load(t testing.TB, name string) *ir.Module { return LoadEdited(t, name, "", "") }
 
 // LoadEdited is Load after replacing a part of the text, which must be there once.

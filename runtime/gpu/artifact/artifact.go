@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// Dir is a folder, or where none is named etc/kernels in the user's cache folder; "" where there is none.
+// Dir returns a folder, or where none is named etc/kernels in the user's cache folder; "" where there is none.
 func Dir(dir string) string {
 	if dir != "" {
 		return dir
@@ -22,7 +22,7 @@ func Dir(dir string) string {
 	return filepath.Join(user, "etc", "kernels")
 }
 
-// Hash is a hash of texts, each with its length before it: 32 hexadecimal digits of SHA-256.
+// Hash returns a hash of texts, each with its length before it: 32 hexadecimal digits of SHA-256.
 func Hash(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {

@@ -80,7 +80,7 @@ func newCompiler(cache string, major, minor int) (*compiler, error) {
 	return c, nil
 }
 
-// chooseArchitecture gives the architecture for a GPU and NVRTC's name of it: its own where NVRTC knows it, with the
+// chooseArchitecture returns the architecture for a GPU and NVRTC's name of it: its own where NVRTC knows it, with the
 // instructions that only it has (a) from Hopper on; else the last before it, as PTX.
 func chooseArchitecture(gpu int32, supported []int32) (architecture int32, name string, binary bool, err error) {
 	if gpu >= 80 && slices.Contains(supported, gpu) {

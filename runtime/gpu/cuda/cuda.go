@@ -130,8 +130,8 @@ func (d *gpu) Wait() error {
 	return d.do(func() error { return d.call("cuStreamSynchronize", d.stream) })
 }
 
-// Recover gives the error again: the driver keeps an error of a kernel in the context, which all of the process share,
-// and gives it for every call until the process ends.
+// Recover returns the error again: the driver keeps an error of a kernel in the context, which all of the process
+// share, and gives it for every call until the process ends.
 func (d *gpu) Recover() error { return d.Wait() }
 
 func (d *gpu) Close() error {

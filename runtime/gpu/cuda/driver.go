@@ -109,7 +109,7 @@ func (d *gpu) do(f func() error) error {
 	return f()
 }
 
-// cString is the text at a C string.
+// cString returns the text at a C string.
 func cString(p *byte) string {
 	var b strings.Builder
 	for ; *p != 0; p = (*byte)(unsafe.Add(unsafe.Pointer(p), 1)) {
@@ -118,7 +118,7 @@ func cString(p *byte) string {
 	return b.String()
 }
 
-// cBytes is a string with a zero at the end.
+// cBytes returns a string with a zero at the end.
 func cBytes(s string) *byte { return unsafe.SliceData(append([]byte(s), 0)) }
 
 // address of memory that is not Go's.

@@ -29,7 +29,7 @@ func bareNames(name string) []string {
 	return []string{name + ".so.13", name + ".so.12", name + ".so.11.2", name + ".so"}
 }
 
-// libraryFolders are where toolkits, wheels of Python and Conda put libraries, patterns among them.
+// libraryFolders returns where toolkits, wheels of Python and Conda put libraries, patterns among them.
 func libraryFolders() []string {
 	target := map[string]string{"amd64": "x86_64-linux", "arm64": "sbsa-linux"}[runtime.GOARCH]
 	var out []string

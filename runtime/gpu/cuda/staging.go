@@ -192,7 +192,7 @@ func (s *staging) close(d *gpu) error {
 	return errors.Join(errs...)
 }
 
-// take gives the next place once the device is done with it. The memory is made when it is first needed.
+// take returns the next place once the device is done with it. The memory is made when it is first needed.
 func (s *staging) take(d *gpu) (place int, err error) {
 	if s.memory.address == 0 {
 		if err := s.memory.open(d, stagingPlaces*s.bytes); err != nil {
@@ -224,7 +224,7 @@ func (s *staging) write(d *gpu, to uintptr, from []byte) error {
 	return nil
 }
 
-// read is the way back; a piece is copied out while the next is on its way.
+// read copies from the device to memory; a piece is copied out while the next is on its way.
 func (s *staging) read(d *gpu, to []byte, from uintptr) error {
 	type piece struct {
 		place int

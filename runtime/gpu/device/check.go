@@ -17,7 +17,7 @@ type FaultError struct{ Err error }
 
 func (e *FaultError) Error() string { return e.Err.Error() }
 
-// Unwrap is the failure.
+// Unwrap returns the failure.
 func (e *FaultError) Unwrap() error { return e.Err }
 
 // CheckRange tells whether size bytes at an offset lie in a buffer of a size.

@@ -69,7 +69,8 @@ func load() map[string]asset {
 	return assets
 }
 
-// kindOf is the Content-Type of a file. Those of the page are here, because the machine's own table may say otherwise.
+// kindOf returns the Content-Type of a file. Those of the page are here, because the machine's own table may say
+// otherwise.
 func kindOf(name string) string {
 	switch path.Ext(name) {
 	case ".html":

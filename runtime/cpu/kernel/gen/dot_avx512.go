@@ -48,7 +48,7 @@ const prefetch = 3072
 // to be read: there are 8 streams of them.
 const fourAhead, scalesAhead = 1536, 128
 
-// floatBytes is the size of a stored float.
+// floatBytes returns the size of a stored float.
 func floatBytes(format string) int { return map[string]int{"BF16": 2, "F32": 4}[format] }
 
 const (
@@ -56,7 +56,7 @@ const (
 	dotQuantizedParams = "y []float32, data, scales, biases []byte, x, sums []float32, cols, group int"
 )
 
-// dotIntegerLoop is the comment of a dotInteger function.
+// dotIntegerLoop returns the comment of a dotInteger function.
 func dotIntegerLoop(bits int, format, order string) string {
 	return fmt.Sprintf(`multiplies rows of %d-bit codes with %s scales by a vector of 8-bit codes%s:
 
@@ -74,7 +74,7 @@ func dotIntegerLoop(bits int, format, order string) string {
 Without biases bias(r, g) is -%d*scale(r, g).`, bits, format, order, 1<<(bits-1))
 }
 
-// dotQuantizedLoop is the comment of a dotQuantized function.
+// dotQuantizedLoop returns the comment of a dotQuantized function.
 func dotQuantizedLoop(bits int, format, order string) string {
 	return fmt.Sprintf(`multiplies rows of %d-bit codes with %s scales by a vector%s:
 
@@ -264,7 +264,7 @@ func (fn *function) fourRows(bits, scaleSize int) {
 	fn.op("LEAQ (R9)(R9*2), R8\nMOVQ R13, R10\nIMULQ R12, R10\nSHLQ $%d, R10\nIMULQ $%d, AX", scaleSize/2, bits)
 }
 
-// rowOfFour is the place of the codes of row n.
+// rowOfFour returns the place of the codes of row n.
 func rowOfFour(n int) string { return []string{"(DI)", "(DI)(R9*1)", "(DI)(R9*2)", "(DI)(R8*1)"}[n] }
 
 // eachOfFour calls load with the place of the scales or biases of each row at group BX.

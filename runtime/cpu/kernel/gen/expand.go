@@ -39,7 +39,7 @@ Scales are between 10 and 246.`
 Scales are between 10 and 246, so that no number that is not zero is subnormal, and none infinite.`
 )
 
-// e2m1Bytes is the table of expandE2M1, as words.
+// e2m1Bytes returns the table of expandE2M1, as words.
 func e2m1Bytes() (words []uint32) {
 	var table [16]byte
 	for i, twice := range []int{0, 1, 2, 3, 4, 6, 8, 12} {

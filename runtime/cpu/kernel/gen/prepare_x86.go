@@ -33,7 +33,7 @@ func prepareX86(f *file, suffix string, wide bool) *file {
 	return f
 }
 
-// splitBytes is a shuffle of 16 bytes that puts the even ones of block before the odd ones; 1 keeps them.
+// splitBytes returns a shuffle of 16 bytes that puts the even ones of block before the odd ones; 1 keeps them.
 func splitBytes(block int) []uint32 {
 	words := make([]uint32, 4)
 	for i := range 16 {

@@ -42,7 +42,7 @@ func (s *neon) end() {
 	s.fn.text.WriteString(text[s.start:])
 }
 
-// reg is the number of the register of an operand.
+// reg returns the number of the register of an operand.
 func (s *neon) reg(o operand) int {
 	if r, ok := o.(vec); ok {
 		return int(r)

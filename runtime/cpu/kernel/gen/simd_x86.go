@@ -28,7 +28,7 @@ func (s *x86) reg(v vec) string {
 	return y(int(v))
 }
 
-// src is an operand: a register, or a constant in memory.
+// src returns an operand: a register, or a constant in memory.
 func (s *x86) src(o operand) string {
 	if v, ok := o.(vec); ok {
 		return s.reg(v)

@@ -24,7 +24,7 @@ const (
 	tileSums, tileRows, tileVectors = 0, 1, 2
 )
 
-// tileConfig is the operand of LDTILECFG for k columns at a time.
+// tileConfig returns the operand of LDTILECFG for k columns at a time.
 func tileConfig(k int) []uint32 {
 	config := make([]byte, 64)
 	config[0] = 1

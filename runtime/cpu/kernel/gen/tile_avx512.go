@@ -54,7 +54,7 @@ const tileIntegerDoc = `adds the products of vectors of 8-bit codes with a panel
 		}
 	}`
 
-// vectorAddress is the address of vector i of up to 12 that lie a distance apart: four registers point to
+// vectorAddress returns the address of vector i of up to 12 that lie a distance apart: four registers point to
 // every third.
 func vectorAddress(i, offset int, base []string, distance string) string {
 	switch i % 3 {

@@ -8,7 +8,7 @@ import (
 // This file generates the functions on vectors of float32 for all instruction sets. The coefficients of elementary
 // functions are those of exp_generic.go in package kernel, which explains them.
 
-// constantBits are the bits of a constant by its name.
+// constantBits returns the bits of a constant by its name.
 func constantBits(name constant) uint32 {
 	switch name {
 	case "sign":

@@ -14,7 +14,7 @@ import (
 //go:embed programs.metal
 var programs string
 
-// Source is the test's kernels for a target.
+// Source returns the test's kernels for a target.
 func Source(t kernels.Target) device.Source {
 	return device.Source{Name: "programs.metal", Text: kernels.Prelude(t) + "#line 1 \"programs.metal\"\n" + programs}
 }
@@ -112,7 +112,7 @@ func decode(raw []byte) []uint32 {
 	return out
 }
 
-// numbers are n different words.
+// numbers returns n different words.
 func numbers(n int, factor uint32) []uint32 {
 	out := make([]uint32, n)
 	for i := range out {

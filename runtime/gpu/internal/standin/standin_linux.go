@@ -81,5 +81,5 @@ func cText(address uintptr) string {
 	return strings.Clone(unsafe.String((*byte)(start), n))
 }
 
-// pointer is an address of memory that is not Go's.
+// pointer returns an address of memory that is not Go's.
 func pointer(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }

@@ -10,7 +10,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/metal/internal/standin"
 )
 
-// StandIn gives what opens the device of the stand-in. The test is skipped where there is no C or C++ compiler;
+// StandIn returns what opens the device of the stand-in. The test is skipped where there is no C or C++ compiler;
 // it ends in an error if an object of Metal's is left then, or if the stand-in saw what Metal would refuse. Tests
 // that use it do not run in parallel.
 func StandIn(t testing.TB) (open func() (device.Device, error)) {

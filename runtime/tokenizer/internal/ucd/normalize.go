@@ -17,7 +17,7 @@ const (
 	NFKD
 )
 
-// changed is the set of properties that make a character other than a plain starter: one that the form keeps, that
+// changed returns the set of properties that make a character other than a plain starter: one that the form keeps, that
 // begins a new combining sequence and composes with nothing before it.
 func (f Form) changed() Mask {
 	switch f {

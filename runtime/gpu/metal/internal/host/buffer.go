@@ -51,7 +51,7 @@ func (d *gpu) newBuffer(size int) (*buffer, error) {
 	return &buffer{device: d, memory: memory[:size:size], windows: []window{{b, 0, length}}}, nil
 }
 
-// cover gives the starts and the length of windows over memory: one, or several of the largest length that
+// cover returns the starts and the length of windows over memory: one, or several of the largest length that
 // overlap by half.
 func cover(size, largest, page int) (starts []int, length int) {
 	if size <= largest {
@@ -90,7 +90,7 @@ func (d *gpu) Wrap(memory []byte) (device.Buffer, error) {
 	return b, nil
 }
 
-// copied is a copy of memory that could not be wrapped.
+// copied returns a copy of memory that could not be wrapped.
 func (b *buffer) copied() (device.Buffer, error) {
 	memory := b.memory
 	if err := b.Close(); err != nil {
@@ -105,7 +105,7 @@ func (b *buffer) copied() (device.Buffer, error) {
 	return c, nil
 }
 
-// at is the window with the most room behind an offset, and the offset in it.
+// at returns the window with the most room behind an offset, and the offset in it.
 func (b *buffer) at(offset int) (id, int) {
 	offset += b.skip
 	w := b.windows[0]

@@ -161,7 +161,7 @@ func goString(s id) string {
 	return string(unsafe.Slice((*byte)(start), n))
 }
 
-// nsError is an error of Metal's, which may be nil though there was one.
+// nsError returns an error of Metal's, which may be nil though there was one.
 func nsError(e id) error {
 	if e == 0 {
 		return errors.New("the system gives no reason")
@@ -178,8 +178,8 @@ func pool(f func() error) error {
 	return f()
 }
 
-// cBytes is a string with a zero at the end.
+// cBytes returns a string with a zero at the end.
 func cBytes(s string) *byte { return unsafe.SliceData(append([]byte(s), 0)) }
 
-// pointer is an address of memory that is not Go's.
+// pointer returns an address of memory that is not Go's.
 func pointer(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }

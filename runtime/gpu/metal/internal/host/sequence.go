@@ -144,7 +144,7 @@ func (s *sequence) Submit() error {
 	return err
 }
 
-// command is the dispatch of a write. It waits for those before it, which may be to the same place.
+// command returns the dispatch of a write. It waits for those before it, which may be to the same place.
 func (w write) command(k *kernel) *command {
 	object, offset := w.to.at(w.offset)
 	start := offset % 16

@@ -12,7 +12,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
-// Checked gives the stand-in as it is at the start; the test is skipped where there are no compilers. When the
+// Checked returns the stand-in as it is at the start; the test is skipped where there are no compilers. When the
 // test ends, no object may be left, and the complaints must be as many as those named and contain them. The
 // stand-in is one for the process: tests that use it do not run in parallel.
 func Checked(t testing.TB, complaints ...string) *Library {

@@ -17,9 +17,9 @@ var (
 	helper   = regexp.MustCompile(`(?m)^(?:struct|inline [\w ]*?\w) (\w+)(?: \{|\()`)
 )
 
-// emulated is a prelude for Metal behind what stands in for the headers that it includes: the emulator's prelude, in
-// which every name that the prelude for Metal defines has another. So all of that prelude runs, but for its threadgroup
-// memory.
+// emulated returns a prelude for Metal behind what stands in for the headers that it includes: the emulator's
+// prelude, in which every name that the prelude for Metal defines has another. So all of that prelude runs, but for
+// its threadgroup memory.
 func emulated(prelude string) (string, error) {
 	headers, _, ok := strings.Cut(kernels.Prelude(kernels.CPU), kernels.SharedPrelude)
 	if !ok {

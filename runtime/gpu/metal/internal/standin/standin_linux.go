@@ -104,7 +104,7 @@ extern "C" void put_bytes_entry(void* const* a) {
 PORT_ENTRY(put_bytes, 64, 3)
 `
 
-// entries are those of the kernels in a text that package kernels made, for all of them: it has the name of
+// entries returns those of the kernels in a text that package kernels made, for all of them: it has the name of
 // the file, but not which kernel is meant.
 func entries(body string) (string, error) {
 	file := fileLine.FindStringSubmatch(body)
