@@ -123,9 +123,9 @@ func (x *scripted) Restore(_ []int32, units []cache.Unit, _ []batch.Part, conten
 
 // slots keeps states in memory.
 type slots struct {
-	mu   sync.Mutex
+	mu    sync.Mutex
 	saved map[string]*batch.Saved
-	err  error // of Save
+	err   error // of Save
 }
 
 func (s *slots) Save(ctx context.Context, name string, saved *batch.Saved) (int64, error) {
