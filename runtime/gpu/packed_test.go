@@ -15,7 +15,7 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// TestPacked: on a device where four simdgroups multiply together, products of 17 to 256 rows take packed ones: several
+// TestPacked: on a device where four simdgroups multiply together, products of 17 rows and more take packed ones: several
 // of the same rows, one with a residual, a gated pair. The rows are packed once for all that have the same of them. The
 // results are the reference engine's, up to the rounding of rows and weights to bf16.
 func TestPacked(t *testing.T) {

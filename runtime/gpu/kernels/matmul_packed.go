@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Packed products are for 17 to 256 vectors, on devices where four simdgroups multiply together (Machine.Groups).
+// Packed products are for 17 to 512 vectors, on devices where four simdgroups multiply together (Machine.Groups).
 // Codes of weights go to the registers that multiply them; the vectors, which all simdgroups read, are copied to
 // threadgroup memory, Tile.Stages stages ahead. A stage has 128 columns for each of Tile.Split groups of four
 // simdgroups, which share the columns of the same rows of weights. Tile.Ahead blocks of codes are read ahead.
@@ -19,14 +19,20 @@ const (
 	// packedLeast is the number of vectors from which on packed products are faster than those of directTiles.
 	packedLeast = 17
 	// packedMost is the number of vectors up to which they are faster than making bf16 of a weight for a library of matrix
-	// products, as follows from what both take for 128 on an H100.
-	packedMost = 256
+	// products; of weights with packedLarge numbers or more it is twice that. It follows from what both take for 128
+	// vectors on an H100.
+	packedMost  = 256
+	packedLarge = 32 << 20
 )
 
 // PackedFor is the number of eights of vectors that a product of n rows of weights with rows vectors should have
 // packed; 0 where it is not one of packed vectors.
 func (m Matrices) PackedFor(machine Machine, n, rows int) int {
-	if rows < packedLeast || rows > packedMost || n*8 < machine.Cores*64 {
+	most := packedMost
+	if n*m.K >= packedLarge {
+		most *= 2
+	}
+	if rows < packedLeast || rows > most || n*8 < machine.Cores*64 {
 		return 0 // of so few rows of weights, parts go to too few multiprocessors
 	}
 	for _, eights := range []int{4, 8, 16} {

@@ -164,6 +164,13 @@ func TestMatMulPackedRefusals(t *testing.T) {
 		m.Packed = 0
 		require.Equal(t, want, m.PackedFor(hopper, 4096, rows), "%d rows", rows)
 		require.Zero(t, m.PackedFor(hopper, 256, rows), "%d rows, few of weights", rows)
+		large := m
+		large.K = 8192
+		if rows > 256 {
+			want = 16
+		}
+		require.Equal(t, want, large.PackedFor(hopper, 4096, rows), "%d rows, many of weights", rows)
+		require.Zero(t, large.PackedFor(hopper, 4096, 513))
 		require.Zero(t, m.PackedFor(kernels.Machine{Target: kernels.CUDA, Cores: 132, TransferMemory: 225 << 10}, 4096,
 			rows), "%d rows, without Groups", rows)
 	}
