@@ -41,7 +41,8 @@ type AttentionAttrs struct {
 	First int
 }
 
-// AttentionStepAttrs are the attributes of attention_step: the attributes of rope_write and of attention together.
+// AttentionStepAttrs are the attributes of attention_step, those of rope_write and of attention together, and of
+// rows_attention_step.
 type AttentionStepAttrs struct {
 	Traditional         bool
 	QNorm, KNorm, VNorm bool
@@ -203,10 +204,13 @@ func rotateAndWrite(b *Builder, op *Op, attrs *RopeWriteAttrs, write func(buffer
 // expandRopeRowsWrite: rope_write of rows of many sequences, [1, H, R, D], whose keys and values go to their places in
 // blocks.
 func expandRopeRowsWrite(b *Builder, op *Op) []*Value {
-	attrs := Attrs[RopeWriteAttrs](op)
-	return []*Value{rotateAndWrite(b, op, attrs, func(buffer *Buffer, x *Value) {
+	return []*Value{ropeRowsWrite(b, op, Attrs[RopeWriteAttrs](op))}
+}
+
+func ropeRowsWrite(b *Builder, op *Op, attrs *RopeWriteAttrs) *Value {
+	return rotateAndWrite(b, op, attrs, func(buffer *Buffer, x *Value) {
 		b.BufferOp("block_write", buffer, nil, x, op.Input("positions"), op.Input("sequences"), op.Input("blocks"))
-	})}
+	})
 }
 
 // expandAttention: cached_attention, [B, H, T, D]; with a gate, of as many elements as the result for each token, the
@@ -245,5 +249,14 @@ func expandAttentionStep(b *Builder, op *Op) []*Value {
 	k, v := b.Load(op.Buffer), b.Load(op.Second)
 	position, _ := op.Arg("position")
 	y := b.Value("cached_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window}, q, k, v, position)
+	return []*Value{gated(b, y, op.Input("gate"))}
+}
+
+// expandRowsAttentionStep: rope_rows_write of the only row of a call, then attention of q over the blocks.
+func expandRowsAttentionStep(b *Builder, op *Op) []*Value {
+	attrs := Attrs[AttentionStepAttrs](op)
+	q := ropeRowsWrite(b, op, attrs.write())
+	y := b.Value("block_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window}, q,
+		b.Load(op.Buffer), b.Load(op.Second), op.Input("positions"), op.Input("sequences"), op.Input("blocks"))
 	return []*Value{gated(b, y, op.Input("gate"))}
 }

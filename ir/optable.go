@@ -329,6 +329,9 @@ var Ops = []OpDef{
 	{Name: "attention_step", Operands: operands(
 		"q k v angles start:int position:int stop:int? q_weight? k_weight? gate?"), Attrs: AttentionStepAttrs{},
 		Results: 1, Effect: Writes, State: WritesRows, SecondBuffer: true, Expand: expandAttentionStep},
+	{Name: "rows_attention_step", Operands: operands(
+		"q k v angles positions sequences blocks q_weight? k_weight? gate?"), Attrs: AttentionStepAttrs{},
+		Results: 1, Effect: Writes, State: WritesRows, SecondBuffer: true, Expand: expandRowsAttentionStep},
 	{Name: "router", Operands: operands("logits scale?"), Attrs: RouterAttrs{}, Results: 2, Expand: expandRouter},
 	{Name: "experts", Operands: operands("x gate:weight up:weight down:weight indices scores norm? extra?"),
 		Attrs: ExpertsAttrs{Activation: "silu"}, Results: 1, Expand: expandExperts},

@@ -57,6 +57,38 @@ func bindAttentionStep(b *binder) bool {
 	return false
 }
 
+// bindRowsAttentionStep is bindAttentionStep for the only row of a call of several sequences, over blocks: one kernel. It
+// is not tuned, since a measurement has no tables.
+func bindRowsAttentionStep(b *binder) bool {
+	k, ok := lower.AttentionStep(b.Op, b.view, b.cacheType())
+	if !ok {
+		return false
+	}
+	r := b.rotatedHeads(k.D)
+	if r == nil || r.keys.slot == nil || r.values.slot == nil {
+		return false
+	}
+	t, tunings := b.blockTables(r.keys.shape, k.Window), lower.StepTunings(k, b.x.exe.machine.Target)
+	gate, ok := b.gate()
+	if t == nil || t.rows != 1 || !ok {
+		return false
+	}
+	for _, k.Step = range tunings[:min(len(tunings), maxRefused)] {
+		one, _, blocks, err := k.Launches()
+		if one, err = b.allowed(one, err); err != nil {
+			continue
+		}
+		out := b.result(0, nil)
+		part, ml := b.scratch(4*k.Heads*blocks*k.D), b.scratch(8*k.Heads*blocks)
+		return out != nil && b.launch("attention", one, nil, kernels.AttentionStepArguments[operand]{Q: bytesOf(r.q),
+			K: bytesOf(r.k), V: bytesOf(r.v), QWeight: r.qWeight, KWeight: r.kWeight, Angles: bytesOf(r.angles),
+			Keys: whole(r.keys.slot), Values: whole(r.values.slot), Part: whole(part), ML: whole(ml), Gate: gate,
+			Out: bytesOf(out), Arrivals: whole(b.arrivals(k.Heads)), Positions: t.positions,
+			Sequences: t.sequences, Blocks: t.blocks, Step: t.step})
+	}
+	return false
+}
+
 // stepVariants returns the tunings that may replace the first one. Where a second kernel merges partial results, they
 // must divide the positions into the same parts as the first tuning does.
 func stepVariants(tunings []kernels.StepTuning) (out []kernels.StepTuning) {

@@ -28,8 +28,8 @@ func init() {
 		"prepare": bindPrepare, "matmul": bindMatmul, "matmul_glu": bindMatmulGLU, "dense_weight": bindDenseWeight,
 		"library_product": bindLibraryProduct,
 		"rope_row_angles": bindRopeRowAngles, "block_write": bindBlockWrite, "rope_rows_write": bindRopeRowsWrite,
-		"rows_attention": bindRowsAttention,
-		"slot_conv":      bindSlotConv, "slot_delta_step": bindSlotDeltaStep, "slot_delta_chunks": bindSlotDeltaChunks,
+		"rows_attention": bindRowsAttention, "rows_attention_step": bindRowsAttentionStep,
+		"slot_conv": bindSlotConv, "slot_delta_step": bindSlotDeltaStep, "slot_delta_chunks": bindSlotDeltaChunks,
 		"unit_copy": bindUnitCopy,
 		"sum":       bindReduce, "mean": bindReduce, "max": bindReduce, "min": bindReduce,
 	}

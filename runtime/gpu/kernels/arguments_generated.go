@@ -86,27 +86,30 @@ var attentionPartSignature = Signature{Kernels: []string{"attention_part"}, Argu
 
 // AttentionStepArguments are the buffers of the kernel attention_step, in order.
 type AttentionStepArguments[T comparable] struct {
-	Q        T // float
-	K        T // float
-	V        T // float
-	QWeight  T // ATT_WEIGHT_T, optional: Q stands for it
-	KWeight  T // ATT_WEIGHT_T, optional: Q stands for it
-	Angles   T // float2
-	Keys     T // ATT_T, written
-	Values   T // ATT_T, written
-	Part     T // float, written
-	ML       T // float2, written
-	Gate     T // float, optional: Out stands for it
-	Out      T // float, written, optional: Q stands for it
-	Arrivals T // uint, written, optional: Q stands for it
-	Step     T // int
+	Q         T // float
+	K         T // float
+	V         T // float
+	QWeight   T // ATT_WEIGHT_T, optional: Q stands for it
+	KWeight   T // ATT_WEIGHT_T, optional: Q stands for it
+	Angles    T // float2
+	Keys      T // ATT_T, written
+	Values    T // ATT_T, written
+	Part      T // float, written
+	ML        T // float2, written
+	Gate      T // float, optional: Out stands for it
+	Out       T // float, written, optional: Q stands for it
+	Arrivals  T // uint, written, optional: Q stands for it
+	Positions T // int, optional: Q stands for it
+	Sequences T // int, optional: Q stands for it
+	Blocks    T // int, optional: Q stands for it
+	Step      T // int
 }
 
 // Signature is what the text of the kernel attention_step declares.
 func (AttentionStepArguments[T]) Signature() *Signature { return &attentionStepSignature }
 
 func (a AttentionStepArguments[T]) values() []T {
-	return []T{a.Q, a.K, a.V, a.QWeight, a.KWeight, a.Angles, a.Keys, a.Values, a.Part, a.ML, a.Gate, a.Out, a.Arrivals, a.Step}
+	return []T{a.Q, a.K, a.V, a.QWeight, a.KWeight, a.Angles, a.Keys, a.Values, a.Part, a.ML, a.Gate, a.Out, a.Arrivals, a.Positions, a.Sequences, a.Blocks, a.Step}
 }
 
 var attentionStepSignature = Signature{Kernels: []string{"attention_step"}, Arguments: []Argument{
@@ -123,6 +126,9 @@ var attentionStepSignature = Signature{Kernels: []string{"attention_step"}, Argu
 	{Name: "gate", Type: "float", Optional: true, Instead: 11},
 	{Name: "out", Type: "float", Written: true, Optional: true, Instead: 0},
 	{Name: "arrivals", Type: "uint", Written: true, Optional: true, Instead: 0},
+	{Name: "positions", Type: "int", Optional: true, Instead: 0},
+	{Name: "sequences", Type: "int", Optional: true, Instead: 0},
+	{Name: "blocks", Type: "int", Optional: true, Instead: 0},
 	{Name: "step", Type: "int"},
 }}
 

@@ -2,12 +2,12 @@
 #ifdef ENTRY_attention_step
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void attention_step_entry(void* const* a) {
-  attention_step((device const float*)a[0], (device const float*)a[1], (device const float*)a[2], (device const ATT_WEIGHT_T*)a[3], (device const ATT_WEIGHT_T*)a[4], (device const float2*)a[5], (device ATT_T*)a[6], (device ATT_T*)a[7], (device float*)a[8], (device float2*)a[9], (device const float*)a[10], (device float*)a[11], (device uint*)a[12], (device const int*)a[13], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+  attention_step((device const float*)a[0], (device const float*)a[1], (device const float*)a[2], (device const ATT_WEIGHT_T*)a[3], (device const ATT_WEIGHT_T*)a[4], (device const float2*)a[5], (device ATT_T*)a[6], (device ATT_T*)a[7], (device float*)a[8], (device float2*)a[9], (device const float*)a[10], (device float*)a[11], (device uint*)a[12], (device const int*)a[13], (device const int*)a[14], (device const int*)a[15], (device const int*)a[16], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
-PORT_ENTRY(attention_step, PORT_BOUND(ATT_SIMDGROUPS * 32, ATT_ROOM), 14)
+PORT_ENTRY(attention_step, PORT_BOUND(ATT_SIMDGROUPS * 32, ATT_ROOM), 17)
 #else
-extern "C" __global__ void __launch_bounds__(PORT_BOUND(ATT_SIMDGROUPS * 32, ATT_ROOM)) attention_step_entry(device const float* q, device const float* k, device const float* v, device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGHT_T* k_weight, device const float2* angles, device ATT_T* keys, device ATT_T* values, device float* part, device float2* ml, device const float* gate, device float* out, device uint* arrivals, device const int* step) {
-  attention_step(q, k, v, q_weight, k_weight, angles, keys, values, part, ml, gate, out, arrivals, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+extern "C" __global__ void __launch_bounds__(PORT_BOUND(ATT_SIMDGROUPS * 32, ATT_ROOM)) attention_step_entry(device const float* q, device const float* k, device const float* v, device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGHT_T* k_weight, device const float2* angles, device ATT_T* keys, device ATT_T* values, device float* part, device float2* ml, device const float* gate, device float* out, device uint* arrivals, device const int* positions, device const int* sequences, device const int* blocks, device const int* step) {
+  attention_step(q, k, v, q_weight, k_weight, angles, keys, values, part, ml, gate, out, arrivals, positions, sequences, blocks, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
 #endif
 #endif

@@ -12,7 +12,9 @@ type AttentionStep struct {
 	Attention
 	// Rope describes the heads: how queries and keys are normalized and rotated, and where keys and values are
 	// written. Its head counts, head width, cache dtype and Slots must equal those of Attention. Its Ring must be
-	// chosen so that a position is written to the slot that Attention reads it from.
+	// chosen so that a position is written to the slot that Attention reads it from. With its Blocks the token is the
+	// only row of a call of several sequences, and the caches are blocks in pools; Slots is the number of positions of a
+	// sequence's blocks. That form needs a tuning with Last.
 	Rope Rope
 	// Early says that no other kernel of the recorded sequence writes the caches. Then the kernel may read earlier
 	// positions before the kernels before it are done.
@@ -164,7 +166,7 @@ func (t StepTuning) memory(d int) int {
 // They take AttentionStepArguments and AttentionMergeArguments: QWeight and KWeight [D], which no kernel may write,
 // Angles of RopeAngles, Keys and Values [KVHeads, Slots, D], Part f32 [Heads, Blocks, D], ML f32 [Heads, Blocks, 2],
 // Out f32 [Heads, D], Arrivals u32 [Heads], zeros before and after. Without Last the first needs no Gate, Out and
-// Arrivals.
+// Arrivals. With Rope.Blocks there are the tables of BlockAttention, of one row.
 func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	if err := a.check(); err != nil {
 		return one, merge, 0, err
@@ -199,6 +201,15 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 				"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers,
 				"ATT_ROOM", t.Room, "ATT_SHORT", t.Short, "ATT_SHORT_BUFFERS", t.buffers(a, 1), "ATT_LAST", t.Last)...),
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, 1}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
+	if r.Blocks.Rows > 0 {
+		if !t.Last || a.Slots != r.Blocks.Rows*r.Blocks.Columns {
+			return one, merge, 0, fmt.Errorf(
+				"attention step over %d blocks of %d positions, want %d slots, not %d, and no second launch",
+				r.Blocks.Columns, r.Blocks.Rows, r.Blocks.Columns*r.Blocks.Rows, a.Slots)
+		}
+		one.Defines = append(one.Defines, define("ATT_TABLE", true, "BLOCK_ROWS", r.Blocks.Rows, "BLOCK_COLUMNS",
+			r.Blocks.Columns)...)
+	}
 	if merge.Case = nil; t.Last {
 		one.Case = a.newCase
 	} else {
@@ -212,4 +223,15 @@ func (a AttentionStep) Reference(position int, q, k, v, qWeight, kWeight, angles
 	rotated := make([]float32, a.Heads*a.D)
 	a.Rope.Reference(1, position, q, k, v, qWeight, kWeight, angles, rotated, keys, values)
 	a.Attention.Reference(1, position, rotated, keys, values, gate, out)
+}
+
+// ReferenceInBlocks computes what the launch computes with Rope.Blocks, in caches of units units.
+func (a AttentionStep) ReferenceInBlocks(units int, positions, sequences, blocks []int32, q, k, v, qWeight, kWeight,
+	angles, keys, values, gate, out []float32) {
+	rotated := make([]float32, a.Heads*a.D)
+	a.Rope.ReferenceInBlocks(units, positions, sequences, blocks, q, k, v, qWeight, kWeight, angles, rotated, keys,
+		values)
+	of := BlockAttention{Blocks: a.Rope.Blocks, D: a.D, Heads: a.Heads, KVHeads: a.KVHeads, Window: a.Window,
+		Scale: a.Scale, Gated: a.Gated, Gates: a.Gates}
+	of.Reference(units, rotated, keys, values, positions, sequences, blocks, gate, out)
 }

@@ -7,6 +7,9 @@
 // last block also attends to the token itself: it has that key and value in threadgroup memory, rounded as the caches
 // store them.
 //
+// With ATT_TABLE the token is the only row of a call of several sequences, and the caches are blocks in pools; blocks.metal
+// describes them. This form needs ATT_LAST.
+//
 // The kernel is short, and others wait for it. So what counts is the work after its wait: the number of reads that
 // depend on each other, and the number of instructions, each of which is fetched for the first time in every launch.
 #ifndef ATT_DIMS
@@ -28,6 +31,11 @@
 #define ATT_SHORT_BUFFERS 2 // BUFFERS there
 #define ATT_LAST 0          // 1: the last threadgroup of some heads to finish merges their blocks; 0: attention_merge does
 #endif
+#ifndef ATT_TABLE
+#define ATT_TABLE 0         // 1: the caches are blocks in pools
+#define BLOCK_ROWS 64       // positions of a block
+#define BLOCK_COLUMNS 1     // blocks that the table has for a sequence
+#endif
 #define PORT_WAITS
 #define ATT_THREADS (ATT_SIMDGROUPS * 32)
 #define ATT_STRIDE (ATT_SIMDGROUPS * ATT_TOKENS)  // keys of a threadgroup at a time
@@ -41,12 +49,25 @@
 // Returns the cache slot of a position.
 inline int att_slot(int position) { return ATT_RING ? position % ATT_SLOTS : position; }
 
+// Returns the row of a cache that holds a position. table are the sequence's blocks.
+inline long att_row(device const int* table, int position) {
+#if ATT_TABLE
+  return long(table[position / BLOCK_ROWS % BLOCK_COLUMNS]) * BLOCK_ROWS + position % BLOCK_ROWS;
+#else
+  return att_slot(position);
+#endif
+}
+
 // Reads a lane's elements of TOKENS keys or values from position t on, as far as they lie before end. slot is the slot
 // of position begin.
-inline void att_read(device const ATT_T* rows, int t, int begin, int end, int slot, uint lane, thread ATT_RAW* to) {
+inline void att_read(device const ATT_T* rows, device const int* table, int t, int begin, int end, int slot, uint lane, thread ATT_RAW* to) {
   UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
+#if ATT_TABLE
+    const long at = att_row(table, min(t + j, end - 1));
+#else
     int at = slot + min(t + j, end - 1) - begin;
     if (ATT_RING && at >= ATT_SLOTS) at -= ATT_SLOTS;
+#endif
     UNROLL for (int i = 0; i < ATT_PARTS; i++) to[j * ATT_PARTS + i] = *(device const ATT_RAW*)(rows + long(at) * ATT_D + i * (32 * ATT_VEC) + lane * ATT_VEC);
   }
 }
@@ -125,12 +146,12 @@ inline float4 att_result(float4 sum, float total, thread const float* g) {
 }
 
 // Attends to a block of the token's positions for H heads from head0 on; with WHOLE, to all positions. sh_m and sh_l
-// [H][SIMDGROUPS] are the largest score of each simdgroup and the sum of its weights. The other parameters are the
-// kernel's.
+// [H][SIMDGROUPS] are the largest score of each simdgroup and the sum of its weights. table are the sequence's blocks, and
+// slots the rows of a head in a cache. The other parameters are the kernel's.
 template <int H, bool WHOLE>
 inline void att_step(device const float* q, device const float* k, device const float* v, device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGHT_T* k_weight,
                      device const float2* angles, device ATT_T* keys, device ATT_T* values, device float* part, device float2* ml, device const float* gate,
-                     device float* out, device uint* arrivals, int position, int low, int head0, int block, threadgroup float* shared, threadgroup float* sh_m,
+                     device float* out, device uint* arrivals, device const int* table, int slots, int position, int low, int head0, int block, threadgroup float* shared, threadgroup float* sh_m,
                      threadgroup float* sh_l, threadgroup uint* flag, uint tid, uint sg, uint lane) {
   const int blocks = WHOLE ? 1 : simd_broadcast_first(att_blocks(position + 1 - low));
   if (block >= blocks) return;  // no port_wait: it reads and writes nothing that others do
@@ -140,8 +161,8 @@ inline void att_step(device const float* q, device const float* k, device const 
   const bool newest = block == blocks - 1;
   const int stop = newest ? position + 1 : end;
   const int kv_head = head0 / ATT_GROUP;
-  keys += long(kv_head) * ATT_SLOTS * ATT_D;
-  values += long(kv_head) * ATT_SLOTS * ATT_D;
+  keys += long(kv_head) * slots * ATT_D;
+  values += long(kv_head) * slots * ATT_D;
 
 #if !ATT_EARLY
   port_wait();
@@ -162,8 +183,8 @@ inline void att_step(device const float* q, device const float* k, device const 
   ATT_RAW vv[buffers][ATT_TOKENS * ATT_PARTS];
   UNROLL for (int i = 0; i < buffers; i++) {
     if (first + i * ATT_STRIDE < end) {
-      att_read(keys, first + i * ATT_STRIDE, begin, end, slot, lane, kv[i]);
-      att_read(values, first + i * ATT_STRIDE, begin, end, slot, lane, vv[i]);
+      att_read(keys, table, first + i * ATT_STRIDE, begin, end, slot, lane, kv[i]);
+      att_read(values, table, first + i * ATT_STRIDE, begin, end, slot, lane, vv[i]);
     }
   }
   float w[ATT_EACH];
@@ -200,7 +221,7 @@ inline void att_step(device const float* q, device const float* k, device const 
       threadgroup ATT_T* held = (threadgroup ATT_T*)to;
       UNROLL for (int i = 0; i < ATT_EACH; i++) held[int(lane) + i * 32] = ATT_T(e[i]);
       if (head0 % ATT_GROUP == 0) {
-        device ATT_T* row_of = (is_k ? keys : values) + long(att_slot(position)) * ATT_D;
+        device ATT_T* row_of = (is_k ? keys : values) + att_row(table, position) * ATT_D;
         UNROLL for (int i = 0; i < ATT_EACH; i++) row_of[int(lane) + i * 32] = ATT_T(e[i]);
       }
     }
@@ -240,12 +261,12 @@ inline void att_step(device const float* q, device const float* k, device const 
     UNROLL for (int b = 1; b < buffers; b++) {
       UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) kv[b - 1][i] = kv[b][i];
     }
-    if (next < end) att_read(keys, next, begin, end, slot, lane, kv[buffers - 1]);
+    if (next < end) att_read(keys, table, next, begin, end, slot, lane, kv[buffers - 1]);
     att_add<H>(att_weigh<H>(s, t + place < stop, lane, m, l, o), vv[0], o);
     UNROLL for (int b = 1; b < buffers; b++) {
       UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) vv[b - 1][i] = vv[b][i];
     }
-    if (next < end) att_read(values, next, begin, end, slot, lane, vv[buffers - 1]);
+    if (next < end) att_read(values, table, next, begin, end, slot, lane, vv[buffers - 1]);
   }
 
   UNROLL for (int w = 1; w < ATT_TOKENS; w *= 2) l += simd_shuffle_xor(l, ushort(w));
@@ -334,7 +355,9 @@ inline void att_step(device const float* q, device const float* k, device const 
 // q, k, v: heads of the token at the strides above; q_weight, k_weight [D], which no kernel writes; angles [HALF] of (cosine,
 // sine); keys, values [KV_HEADS][SLOTS][D]; part [HEADS][BLOCKS][D] and ml [HEADS][BLOCKS] as of attention_part; gate:
 // heads at their stride; out [HEADS][D]; arrivals [HEADS / H], zeros before and after. Only with LAST there are gate, out and
-// arrivals, and part and ml are of use within.
+// arrivals, and part and ml are of use within. With TABLE keys and values are pools [KV_HEADS][units][BLOCK_ROWS][D], step
+// has the number of units in the place of the position, and there are positions [1] and sequences [1], of which negative
+// positions stand for no sequence, whose result is zeros, and blocks [sequences][BLOCK_COLUMNS].
 // grid: HEADS / H, BLOCKS
 [[max_total_threads_per_threadgroup(PORT_BOUND(ATT_SIMDGROUPS * 32, ATT_ROOM))]]
 kernel void attention_step(device const float* q [[buffer(0)]],
@@ -350,7 +373,10 @@ kernel void attention_step(device const float* q [[buffer(0)]],
                            device const float* gate [[buffer(10)]],  // absent: out
                            device float* out [[buffer(11)]],  // absent: q
                            device uint* arrivals [[buffer(12)]],  // absent: q
-                           device const int* step [[buffer(13)]],
+                           device const int* positions [[buffer(13)]],  // absent: q
+                           device const int* sequences [[buffer(14)]],  // absent: q
+                           device const int* blocks [[buffer(15)]],  // absent: q
+                           device const int* step [[buffer(16)]],
                            uint3 tg [[threadgroup_position_in_grid]],
                            uint tid [[thread_index_in_threadgroup]],
                            uint sg [[simdgroup_index_in_threadgroup]],
@@ -363,16 +389,29 @@ kernel void attention_step(device const float* q [[buffer(0)]],
   // conditions on it. Otherwise NVRTC emits simdgroup operations behind such conditions twice. It also does not compute
   // a broadcast value again.
   sg = simd_broadcast_first(sg);
+#if ATT_TABLE
+  const int position = simd_broadcast_first(positions[0]);  // the host wrote it before the sequence
+  const int slots = step[STEP_POSITION] * BLOCK_ROWS;
+  if (position < 0) {
+    if (int(tg.y) > 0) return;
+    port_wait();
+    for (uint e = tid; e < ATT_H * ATT_D; e += ATT_THREADS) out[tg.x * (ATT_H * ATT_D) + e] = 0.0f;
+    return;
+  }
+  blocks += long(sequences[0]) * BLOCK_COLUMNS;
+#else
   const int position = simd_broadcast_first(step[STEP_POSITION]);  // the host wrote it before the sequence
+  const int slots = ATT_SLOTS;
+#endif
   const int low = att_visible(position, position).x;
 #if ATT_SHORT
   if (position + 1 - low <= ATT_SHORT) {
     if (int(tg.y) >= ATT_H) return;  // without a wait, too
-    att_step<1, true>(q, k, v, q_weight, k_weight, angles, keys, values, part, ml, gate, out, arrivals, position, low,
+    att_step<1, true>(q, k, v, q_weight, k_weight, angles, keys, values, part, ml, gate, out, arrivals, blocks, slots, position, low,
                       int(tg.x) * ATT_H + int(tg.y), 0, shared, sh_m, sh_l, flag, tid, sg, lane);
     return;
   }
 #endif
-  att_step<ATT_H, false>(q, k, v, q_weight, k_weight, angles, keys, values, part, ml, gate, out, arrivals + tg.x, position, low,
+  att_step<ATT_H, false>(q, k, v, q_weight, k_weight, angles, keys, values, part, ml, gate, out, arrivals + tg.x, blocks, slots, position, low,
                          int(tg.x) * ATT_H, int(tg.y), shared, sh_m, sh_l, flag, tid, sg, lane);
 }

@@ -158,6 +158,61 @@ func testStep(t *testing.T, a kernels.AttentionStep, one, merge kernels.Launch, 
 	requireClose(t, want, out, 3e-6)
 }
 
+// TestAttentionStepInBlocks: the only row of a call of several sequences is attended to like one of many.
+func TestAttentionStepInBlocks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kernels.AttentionStep
+		blocks    kernels.Blocks
+		positions []int32
+	}{
+		"groups, gate, part of the heads": {kernels.AttentionStep{
+			Attention: kernels.Attention{D: 64, Heads: 8, KVHeads: 2, Scale: 0.125, Cache: kernels.BF16,
+				Gated: true, Gates: kernels.Rows{Token: 8 * 128, Row: 128}},
+			Rope: kernels.Rope{Dims: 16, Q: kernels.Rows{Token: 1024, Row: 128}, K: kernels.Rows{Token: 1024, Row: 64},
+				V:     kernels.Rows{Token: 1024, Row: 64},
+				QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32},
+			Early: true,
+		}, kernels.Blocks{Rows: 16, Columns: 20}, []int32{-1, 0, 15, 16, 130, 319}},
+		"window that wraps around": {kernels.AttentionStep{
+			Attention: kernels.Attention{D: 128, Heads: 4, KVHeads: 2, Window: 40, Scale: 1, Cache: kernels.BF16},
+			Rope: kernels.Rope{Dims: 128, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm,
+				VNorm: kernels.PlainHeadNorm, Eps: 1e-6, Weight: kernels.BF16},
+			Step: kernels.StepTuning{Least: 8, Blocks: 3, Simdgroups: 2},
+		}, kernels.Blocks{Rows: 5, Columns: 10}, []int32{3, 39, 47, 75, 201}},
+		"short": {kernels.AttentionStep{
+			Attention: kernels.Attention{D: 256, Heads: 8, KVHeads: 2, Scale: 0.1, Cache: kernels.BF16,
+				Gated: true, Gates: kernels.Rows{Token: 8 * 256, Row: 256}},
+			Rope: kernels.Rope{Dims: 64, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm,
+				Eps: 1e-6, Weight: kernels.F32},
+			Step: kernels.StepTuning{Short: 70},
+		}, kernels.Blocks{Rows: 7, Columns: 20}, []int32{-1, 0, 68, 70, 139}},
+		"fp32, traditional, one key": {kernels.AttentionStep{
+			Attention: kernels.Attention{D: 96, Heads: 8, KVHeads: 1, Scale: 0.1, Cache: kernels.F32},
+			Rope:      kernels.Rope{Dims: 24, Traditional: true, QNorm: kernels.PlainHeadNorm, Eps: 1e-5},
+			Step:      kernels.StepTuning{Short: 20, Heads: 8, Blocks: 8, Least: 3, Simdgroups: 1, Keys: 1},
+			Early:     true,
+		}, kernels.Blocks{Rows: 1, Columns: 60}, []int32{1, 19, 20, 59}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			oneOfThree(t)
+			t.Parallel()
+			a := c.AttentionStep
+			a.Slots = c.blocks.Rows * c.blocks.Columns
+			c.blocks.Cache, a.Step.Last = a.Cache, true
+			a.Rope.Blocks = c.blocks
+			a = stepOf(a)
+			one, _, _, err := a.Launches()
+			require.NoError(t, err)
+			for _, position := range c.positions {
+				kerneltest.CheckWithin(t, kerneltest.CUDAMemory, a.Case(kernels.Sizes{Whole: true},
+					kernels.BlockRow{Sequence: 2, Position: position}))
+			}
+			kerneltest.CheckWithin(t, kerneltest.CUDAMemory, one.Case(kernels.Sizes{}))
+		})
+	}
+}
+
 // requireSame requires equal numbers, NaN in the same places.
 func requireSame(t testing.TB, want, got []float32) {
 	t.Helper()
@@ -216,6 +271,8 @@ func TestAttentionStepRefusals(t *testing.T) {
 			"attention step tuned to 2 buffers, 33 simdgroups and 1 blocks of 264 positions, want 1 or 2, 1 to 32, and at least one of each"},
 		{func(a *kernels.AttentionStep) { a.D, a.Rope.D, a.Step.Simdgroups = 1024, 1024, 16 },
 			"attention step tuned to 16 simdgroups needs 65860 bytes of threadgroup memory, there are 32768"},
+		{func(a *kernels.AttentionStep) { a.Rope.Blocks = kernels.Blocks{Rows: 4, Columns: 2, Cache: a.Cache} },
+			"attention step over 2 blocks of 4 positions, want 8 slots, not 8, and no second launch"},
 	} {
 		a := ok
 		c.change(&a)

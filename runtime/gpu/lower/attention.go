@@ -117,15 +117,8 @@ func Attention(op *ir.Op, view Views, cache kernels.DType) (a kernels.Attention,
 		return a, 0, false
 	}
 	a.D, a.Heads, a.KVHeads, a.Slots, a.Cache = h.Width, h.Heads, int(shape[1]), int(shape[2]), cache
-	if gate := op.Input("gate"); gate != nil {
-		g := view(gate)
-		stride, ok := strided.Reshape(g.Shape, g.Strides, []int{h.Tokens, h.Heads, h.Width})
-		if !ok || h.Width != 1 && stride[2] != 1 {
-			return a, 0, false
-		}
-		a.Gated, a.Gates = true, kernels.Rows{Token: stride[0], Row: stride[1]}
-	}
-	return a, h.Tokens, true
+	a.Gated, a.Gates, ok = gatesOf(op, view, h)
+	return a, h.Tokens, ok
 }
 
 // attends reports whether the device has kernels for this attention.

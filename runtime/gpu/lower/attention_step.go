@@ -9,12 +9,17 @@ import (
 )
 
 // attentionStep merges the attention of one token with the rotation and the cache writes before it into the operation
-// attention_step. It takes the place of the writes. Other loads of the caches move behind it.
+// attention_step, or rows_attention_step for the only row of a call of several sequences. It takes the place of the
+// writes. Other loads of the caches move behind it.
 func (g *graph) attentionStep(op *ir.Op) {
-	w := g.from(op.Input("q"), "rope_write")
+	writes, follows, step := "rope_write", atPosition, "attention_step"
+	if op.Def.Name == "rows_attention" {
+		writes, follows, step = "rope_rows_write", ofSameRows, "rows_attention_step"
+	}
+	w := g.from(op.Input("q"), writes)
 	if w == nil || !g.only(op.Input("q")) || !op.Input("q").Type.Shape[2].IsConst(1) ||
 		!w.Result().Type.Shape[2].IsConst(1) ||
-		bufferOf(op.Input("k")) != w.Buffer || bufferOf(op.Input("v")) != w.Second || !atPosition(w, op) {
+		bufferOf(op.Input("k")) != w.Buffer || bufferOf(op.Input("v")) != w.Second || !follows(w, op) {
 		return
 	}
 	// The gate must not depend on a load of the caches that comes after the writes.
@@ -26,21 +31,21 @@ func (g *graph) attentionStep(op *ir.Op) {
 	}
 	early := !g.written(0, first, w.Buffer) && !g.written(0, first, w.Second)
 	write, attrs := ir.Attrs[ir.RopeWriteAttrs](w), ir.Attrs[ir.AttentionAttrs](op)
-	b := g.draft()
-	n := b.Append(&ir.Op{Def: ir.LookupOp("attention_step"), Buffer: w.Buffer, Second: w.Second,
-		Attrs: &ir.AttentionStepAttrs{
-			Traditional: write.Traditional, QNorm: write.QNorm, KNorm: write.KNorm, VNorm: write.VNorm, Eps: write.Eps,
-			Scale: attrs.Scale, Window: attrs.Window, Early: early,
-		}, Args: [][]ir.Arg{
-			w.Operand("q"), w.Operand("k"), w.Operand("v"), w.Operand("angles"), w.Operand("start"),
-			op.Operand("position"),
-			w.Operand("stop"), w.Operand("q_weight"), w.Operand("k_weight"), op.Operand("gate"),
-		}})
+	b, def := g.draft(), ir.LookupOp(step)
+	args := make([][]ir.Arg, len(def.Operands))
+	for i, o := range def.Operands {
+		from := w
+		if o.Name == "position" || o.Name == "gate" {
+			from = op
+		}
+		args[i] = slices.Clone(from.Operand(o.Name))
+	}
+	n := b.Append(&ir.Op{Def: def, Buffer: w.Buffer, Second: w.Second, Args: args, Attrs: &ir.AttentionStepAttrs{
+		Traditional: write.Traditional, QNorm: write.QNorm, KNorm: write.KNorm, VNorm: write.VNorm, Eps: write.Eps,
+		Scale: attrs.Scale, Window: attrs.Window, Early: early,
+	}})
 	if !g.steps(n) {
 		return
-	}
-	for i, args := range n.Args {
-		n.Args[i] = slices.Clone(args)
 	}
 	g.insert(b, w)
 	g.stand(w, op.Result(), n.Result())
@@ -72,6 +77,16 @@ func atPosition(w, op *ir.Op) bool {
 	return start.Equal(position) || !linear && start.Equal(position.Mod(w.Buffer.Type.Shape[2]))
 }
 
+// ofSameRows reports whether w writes the rows that op attends with, from the first position on.
+func ofSameRows(w, op *ir.Op) bool {
+	for _, table := range []string{"positions", "sequences", "blocks"} {
+		if w.Input(table) != op.Input(table) {
+			return false
+		}
+	}
+	return ir.Attrs[ir.AttentionAttrs](op).First == 0
+}
+
 // dependsOn reports whether v depends on a load of one of the buffers by an operation of the list.
 func dependsOn(list []*ir.Op, v *ir.Value, buffers ...*ir.Buffer) bool {
 	tainted := map[*ir.Value]bool{}
@@ -85,7 +100,7 @@ func dependsOn(list []*ir.Op, v *ir.Value, buffers ...*ir.Buffer) bool {
 	return tainted[v]
 }
 
-// steps reports whether the device has a kernel for this attention_step.
+// steps reports whether the device has a kernel for this attention_step or rows_attention_step.
 func (g *graph) steps(op *ir.Op) bool {
 	cache, ok := CacheType(op.Buffer, g.Precision)
 	if !ok {
@@ -103,9 +118,23 @@ func (g *graph) steps(op *ir.Op) bool {
 	})
 }
 
-// AttentionStep returns the kernel of an attention_step.
+// AttentionStep returns the kernel of an attention_step or rows_attention_step.
 func AttentionStep(op *ir.Op, view Views, cache kernels.DType) (k kernels.AttentionStep, ok bool) {
-	k.Early = ir.Attrs[ir.AttentionStepAttrs](op).Early
+	attrs := ir.Attrs[ir.AttentionStepAttrs](op)
+	k.Early = attrs.Early
+	if op.Def.Name == "rows_attention_step" {
+		var rows int
+		k.Rope, rows, ok = RopeRowsWrite(op, view, cache)
+		h, ok2 := HeadsOf(view(op.Input("q")))
+		if !ok || !ok2 || rows != 1 {
+			return k, false
+		}
+		k.Rope.Slots = k.Rope.Blocks.Rows * k.Rope.Blocks.Columns
+		k.Attention = kernels.Attention{D: h.Width, Heads: h.Heads, KVHeads: k.Rope.KVHeads, Slots: k.Rope.Slots,
+			Window: attrs.Window, Scale: attrs.Scale, Cache: cache}
+		k.Gated, k.Gates, ok = gatesOf(op, view, h)
+		return k, ok
+	}
 	if k.Attention, _, ok = Attention(op, view, cache); !ok {
 		return k, false
 	}
@@ -113,10 +142,12 @@ func AttentionStep(op *ir.Op, view Views, cache kernels.DType) (k kernels.Attent
 	return k, ok
 }
 
-// StepTunings returns the variants of the kernel. They are the same with and without a gate.
+// StepTunings returns the variants of the kernel. They are the same with and without a gate, and over blocks as far as
+// the kernel over blocks has them.
 func StepTunings(k kernels.AttentionStep, target kernels.Target) []kernels.StepTuning {
-	k.Gated, k.Gates = false, kernels.Rows{}
-	return k.StepTunings(target)
+	blocks := k.Rope.Blocks.Rows > 0
+	k.Gated, k.Gates, k.Rope.Blocks = false, kernels.Rows{}, kernels.Blocks{}
+	return slices.DeleteFunc(k.StepTunings(target), func(t kernels.StepTuning) bool { return blocks && !t.Last })
 }
 
 func errOtherBlocks(got, want kernels.AttentionTuning) error {

@@ -74,14 +74,6 @@ func RopeHeads(op *ir.Op, view Views) (r kernels.Rope, tokens int, ok bool) {
 // RopeWrite returns the kernel of rope_write, or of that part of attention_step, and the number of tokens. cache is the
 // dtype of the caches.
 func RopeWrite(op *ir.Op, view Views, cache kernels.DType) (r kernels.Rope, tokens int, ok bool) {
-	var attrs ir.RopeWriteAttrs
-	switch a := op.Attrs.(type) {
-	case *ir.RopeWriteAttrs:
-		attrs = *a
-	case *ir.AttentionStepAttrs:
-		attrs = ir.RopeWriteAttrs{Traditional: a.Traditional, QNorm: a.QNorm, KNorm: a.KNorm,
-			VNorm: a.VNorm, Eps: a.Eps}
-	}
 	q, ok := HeadsOf(view(op.Input("q")))
 	k, ok2 := HeadsOf(view(op.Input("k")))
 	v, ok3 := HeadsOf(view(op.Input("v")))
@@ -91,14 +83,22 @@ func RopeWrite(op *ir.Op, view Views, cache kernels.DType) (r kernels.Rope, toke
 		return r, 0, false
 	}
 	_, linear := op.Arg("stop")
-	r = ropeOf(q, k, v, attrs, op)
+	r = ropeOf(q, k, v, op)
 	r.Dims, r.Cache, r.Slots, r.Ring = 2*view(op.Input("angles")).Shape[1], cache, int(slots[2]), !linear
 	return r, q.Tokens, true
 }
 
 // ropeOf returns the fields of a kernel that rotates and writes that describe the heads, their norms and their
 // rotation.
-func ropeOf(q, k, v Heads, attrs ir.RopeWriteAttrs, op *ir.Op) kernels.Rope {
+func ropeOf(q, k, v Heads, op *ir.Op) kernels.Rope {
+	var attrs ir.RopeWriteAttrs
+	switch a := op.Attrs.(type) {
+	case *ir.RopeWriteAttrs:
+		attrs = *a
+	case *ir.AttentionStepAttrs:
+		attrs = ir.RopeWriteAttrs{Traditional: a.Traditional, QNorm: a.QNorm, KNorm: a.KNorm,
+			VNorm: a.VNorm, Eps: a.Eps}
+	}
 	r := kernels.Rope{D: q.Width, Traditional: attrs.Traditional, QHeads: q.Heads, KVHeads: k.Heads, Q: q.Strides,
 		K: k.Strides, V: v.Strides,
 		QNorm: headNorm(attrs.QNorm, op.Input("q_weight")), KNorm: headNorm(attrs.KNorm, op.Input("k_weight")),

@@ -45,7 +45,7 @@ var Table = passes.Ordered(
 		{Pass: "attention", Because: "the kernel of attention ends with the gate"},
 		{Pass: "rows-attention", Because: "so does that of attention over blocks"},
 	}},
-	passes.Row[*graph]{Name: "attention-step", Run: each((*graph).attentionStep, "attention"), After: []passes.Order{
+	passes.Row[*graph]{Name: "attention-step", Run: each((*graph).attentionStep, "attention", "rows_attention"), After: []passes.Order{
 		{Pass: "attention-gate", Because: "its kernel ends with the gate, too"},
 	}},
 	passes.Row[*graph]{Name: "insert-copies", Run: each((*graph).insertCopy, "reshape"), After: []passes.Order{

@@ -83,7 +83,8 @@ func BlocksOf(pool ir.Type, table []int, cache kernels.DType) (b kernels.Blocks,
 	return kernels.Blocks{Rows: int(dims[2]), Columns: table[1], Cache: cache}, int(dims[0]), int(dims[1]), width, true
 }
 
-// RopeRowsWrite returns the kernel of rope_rows_write, and the number of rows. cache is the dtype of the pools.
+// RopeRowsWrite returns the kernel of rope_rows_write, or of that part of rows_attention_step, and the number of rows.
+// cache is the dtype of the pools.
 func RopeRowsWrite(op *ir.Op, view Views, cache kernels.DType) (r kernels.Rope, rows int, ok bool) {
 	q, ok := HeadsOf(view(op.Input("q")))
 	k, ok2 := HeadsOf(view(op.Input("k")))
@@ -94,7 +95,7 @@ func RopeRowsWrite(op *ir.Op, view Views, cache kernels.DType) (r kernels.Rope, 
 		q.Width != k.Width || k.Width != v.Width || k.Width != width {
 		return r, 0, false
 	}
-	r = ropeOf(q, k, v, *ir.Attrs[ir.RopeWriteAttrs](op), op)
+	r = ropeOf(q, k, v, op)
 	r.Dims, r.Cache, r.Blocks = 2*view(op.Input("angles")).Shape[1], cache, blocks
 	return r, q.Tokens, true
 }
@@ -124,13 +125,20 @@ func RowsAttention(op *ir.Op, view Views, cache kernels.DType) (a kernels.BlockA
 	}
 	a.D, a.Heads, a.Q, a.Scale, a.Window, a.Short = h.Width, h.Heads, h.Strides, attrs.Scale, attrs.Window, attrs.Tiles
 	a.First = attrs.First
-	if gate := op.Input("gate"); gate != nil {
-		v := view(gate)
-		stride, ok := strided.Reshape(v.Shape, v.Strides, []int{h.Tokens, h.Heads, h.Width})
-		if !ok || h.Width != 1 && stride[2] != 1 {
-			return a, 0, false
-		}
-		a.Gated, a.Gates = true, kernels.Rows{Token: stride[0], Row: stride[1]}
+	a.Gated, a.Gates, ok = gatesOf(op, view, h)
+	return a, h.Tokens, ok
+}
+
+// gatesOf returns whether an attention has a gate for its heads h, and the gate's layout.
+func gatesOf(op *ir.Op, view Views, h Heads) (gated bool, gates kernels.Rows, ok bool) {
+	gate := op.Input("gate")
+	if gate == nil {
+		return false, gates, true
 	}
-	return a, h.Tokens, true
+	v := view(gate)
+	stride, ok := strided.Reshape(v.Shape, v.Strides, []int{h.Tokens, h.Heads, h.Width})
+	if !ok || h.Width != 1 && stride[2] != 1 {
+		return false, gates, false
+	}
+	return true, kernels.Rows{Token: stride[0], Row: stride[1]}, true
 }

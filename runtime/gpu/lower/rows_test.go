@@ -111,6 +111,39 @@ func TestRowsOverBlocks(t *testing.T) {
 	}
 }
 
+// TestOnlyRowOverBlocks: rotation, writes and attention of the only row of a call are one operation, where the device has
+// a kernel for it.
+func TestOnlyRowOverBlocks(t *testing.T) {
+	t.Parallel()
+	one := []string{"rope_row_angles", "rows_attention_step"}
+	two := []string{"rope_row_angles", "rope_rows_write", "load", "load", "rows_attention"}
+	cuda := kernels.Machine{Target: kernels.CUDA}
+	for name, c := range map[string]struct {
+		rows    int
+		results string
+		target  lower.Target
+		want    []string
+	}{
+		"one":     {1, "%11: f32[1,R,256]", lower.Target{Machine: cuda}, one},
+		"two":     {2, "%11: f32[1,R,256]", lower.Target{Machine: cuda}, two},
+		"metal":   {1, "%11: f32[1,R,256]", lower.Target{Machine: kernels.Machine{Target: kernels.Metal}}, two},
+		"refused": {1, "%11: f32[1,R,256]", lower.Target{Machine: cuda, Refuses: refuses("attention_step")}, two},
+		"queries are read, too": {1, "%4: f32[1,4,R,64], %11: f32[1,R,256]", lower.Target{Machine: cuda},
+			two},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, err := ir.Parse(strings.Replace(attendRows, "RESULTS", c.results, 1))
+			require.NoError(t, err)
+			m.Constants[0].Data = ir.Float32s([]int64{64}, make([]float32, 64)...)
+			c.target.Precision = eval.Mixed
+			made, err := lower.Run(m, plan.Shapes(m, c.rows), &c.target, passes.Control{Verify: true})
+			require.NoError(t, err)
+			require.Equal(t, c.want, names(opsOf(made)))
+		})
+	}
+}
+
 // TestRowsByTiles: rows that may be many of one sequence go by tiles where products may be of bfloat16.
 func TestRowsByTiles(t *testing.T) {
 	t.Parallel()
