@@ -69,16 +69,17 @@ type MatvecSumAttrs struct {
 }
 
 // GatedNormAttrs are the attributes of a norm that is multiplied by an activation of a gate, one of [Activations].
-// Prepared says that the result is for tiled products, and rounded to bf16 as that of prepare.
+// Prepared says that the result is for tiled products, rounded to bf16 as that of prepare; Packed is as there.
 type GatedNormAttrs struct {
 	Eps        float32
 	Activation string
 	Prepared   bool
+	Packed     int
 }
 
 // PrepareAttrs say how rows are brought into the form that tiled products take: normalized where Norm is set, and
-// rounded to bf16 unless they are Exact. If Packed is not 0, they are packed for products with the same Packed: so many
-// eights of rows together.
+// rounded to bf16 unless they are Exact. If Packed is not 0, they are packed for products with the same Packed
+// (kernels.Matrices).
 type PrepareAttrs struct {
 	Norm   bool
 	Eps    float32

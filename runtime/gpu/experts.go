@@ -226,6 +226,7 @@ func bindSortedExperts(b *binder) bool {
 	}
 	exact := !b.tiled(m.tokens)
 	e := lower.ManyExperts(m.kernel, exact)
+	e.Lanes = m.x.packed == kernels.InLanes
 	variants := b.x.exe.target().ExpertTiles(e, m.tokens)
 	if len(variants) == 0 {
 		return false

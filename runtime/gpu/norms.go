@@ -47,7 +47,7 @@ func (b *binder) normalize(x *value, norm normed, gate *value, activation kernel
 		return false
 	}
 	k := kernels.RMSNorm{N: g.Width, Heads: g.Rows, X: g.Strides, Eps: norm.eps, Gated: gate != nil,
-		Activation: activation, Half: out.format == bf16, Unaligned: unaligned(x)}
+		Activation: activation, Half: out.format == bf16, Lanes: out.packed == kernels.InLanes, Unaligned: unaligned(x)}
 	a := kernels.NormArguments[operand]{X: bytesOf(x), Out: bytesOf(out), Step: b.stepAt(g.Tokens, nil)}
 	if norm.weight != nil {
 		k.Weight, a.Weight = kernels.F32, bytesOf(norm.weight)
@@ -69,7 +69,7 @@ func bindGatedNorm(b *binder) bool {
 	activation, err := kernels.ActivationNamed(a.Activation)
 	out := b.result(0, nil)
 	if out != nil && a.Prepared {
-		out.format, out.slot.Size = bf16, bf16.size()*out.len()
+		out.format, out.packed, out.slot.Size = bf16, a.Packed, bf16.size()*out.len()
 	}
 	return ok && err == nil && out != nil && b.normalize(x, *norm, gate, activation, out)
 }

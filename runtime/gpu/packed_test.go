@@ -1,11 +1,13 @@
 package gpu_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu"
@@ -15,36 +17,97 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// TestPacked: on a device where four simdgroups multiply together, products of 17 rows and more take packed ones: several
-// of the same rows, one with a residual, a gated pair. The rows are packed once for all that have the same of them. The
-// results are the reference engine's, up to the rounding of rows and weights to bf16.
+// TestPacked: on a device where four simdgroups multiply together, products of 17 rows and more take packed ones; those
+// of fewer rows, and of few rows of weights, take rows in the order of lanes. There are several products of the same
+// rows, one with a residual, and a gated pair. The results are the reference engine's, up to the rounding of rows and
+// weights to bf16.
 func TestPacked(t *testing.T) {
 	t.Parallel()
 	emulated(t)
 	random := normals(11)
 	m := streamedModule(t, random, strings.ReplaceAll(quantizedLayer, "[1, 4]", "[1, 128]"), "q 80 256", "k 48 256",
 		"gate 512 256", "up 512 256", "down 256 512", "out 72 256")
+	for rows, packed := range map[int]bool{2: false, 16: false, 20: true, 40: true, 100: true} {
+		run := runPacked(t, m, emulator.Options{Cores: 8, Groups: true, Lanes: true, TransferMemory: 200 << 10})
+		compiled := run(random.tensor(t, 1, rows, 32))
+		require.Equal(t, packed, compiled["matmul_packed"] > 0, "%d rows: kernels %v", rows, compiled)
+		require.Positive(t, compiled["matmul_direct"], "k is too few rows of weights: kernels %v", compiled)
+	}
+	run := runPacked(t, m, emulator.Options{Cores: 8, Groups: true, TransferMemory: 200 << 10})
+	compiled := run(random.tensor(t, 1, 40, 32))
+	require.Positive(t, compiled["matmul_packed"], "kernels: %v", compiled)
+	require.Zero(t, compiled["matmul_direct"], "kernels: %v", compiled)
+}
+
+// TestExpertsInLanes: the experts of some tokens each take rows, and pass them on, in the order of lanes; so does a gated
+// norm of heads before a product.
+func TestExpertsInLanes(t *testing.T) {
+	t.Parallel()
+	emulated(t)
+	random := normals(12)
+	text := strings.NewReplacer("[1, 4]", "[1, 128]", "512", "256", "128]", "256]").Replace(residentMixture)
+	m := streamedModule(t, random, strings.ReplaceAll(text, "[1, 256]", "[1, 128]"), "gate 8,256 256", "up 8,256 256",
+		"down 8,256 256", "gate1 256 256", "up1 256 256", "down1 256 256")
+	run := runPacked(t, m, emulator.Options{Cores: 8, Lanes: true, TransferMemory: 200 << 10})
+	compiled := run(random.tensor(t, 1, 40, 32))
+	require.Positive(t, compiled["experts_direct"], "kernels: %v", compiled)
+	m = streamedModule(t, random, gatedHeads, "out 256 256")
+	run = runPacked(t, m, emulator.Options{Cores: 8, Groups: true, Lanes: true, TransferMemory: 200 << 10})
+	compiled = run(random.tensor(t, 1, 3, 32))
+	require.Positive(t, compiled["norm, lanes"], "kernels: %v", compiled)
+	compiled = run(random.tensor(t, 1, 30, 32))
+	require.Positive(t, compiled["norm"], "packed rows are made by prepare; kernels: %v", compiled)
+}
+
+// gatedHeads is the end of a delta layer: heads, normalized and times the activation of a gate, before a product.
+const gatedHeads = `module {
+  symbol s0 [1, 128]
+  constant @in : bf16[256,32]
+  constant @gate : bf16[256,32]
+  constant @norm : f32[128]
+  CONSTANTS
+  entry forward(%in: f32[1,s0,32]) {
+    %x = linear(x=%in, weight=@in) : f32[1,s0,256]
+    %z = linear(x=%in, weight=@gate) : f32[1,s0,256]
+    WEIGHTS
+    %h = reshape(x=%x, shape=[1, -1, 2, 128]) : f32[1,s0,2,128]
+    %g = reshape(x=%z, shape=[1, -1, 2, 128]) : f32[1,s0,2,128]
+    %n = rms_norm(x=%h, weight=@norm) {eps=1e-06} : f32[1,s0,2,128]
+    %m = glu(gate=%g, x=%n) {activation="silu"} : f32[1,s0,2,128]
+    %r = reshape(x=%m, shape=[1, -1, 256]) : f32[1,s0,256]
+    %y = linear(x=%r, weight=%wout) : f32[1,s0,256]
+    return %y: f32[1,s0,256]
+  }
+}
+`
+
+// runPacked compiles a program for a device, whose kernels pass their self-tests. What it returns compares what the
+// program gives in precision mixed with the reference engine, and says how often each text was compiled for that.
+func runPacked(t *testing.T, m *ir.Module, o emulator.Options) func(in *eval.Tensor) (compiled map[string]int) {
+	t.Helper()
 	d := &faulty{fault: refuse(), compiled: map[string]int{}, changed: map[string]int{}}
+	d.named = func(s device.Source) string {
+		if strings.Contains(s.Text, "#define NORM_LANES 1\n") {
+			return s.Name + ", lanes"
+		}
+		return s.Name
+	}
 	e := gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: t.TempDir()},
-		Open: d.opener(func() (device.Device, error) {
-			return emulator.Open(emulator.Options{Cores: 8, Groups: true, TransferMemory: 200 << 10})
-		})}
+		Open: d.opener(func() (device.Device, error) { return emulator.Open(o) })}
 	options := engine.Options{Precision: eval.Mixed, Threads: 1, Warn: func(text string) { t.Error(text) }}
 	exact := options
 	exact.Exact = true
 	want, got := compile(t, reference.Engine{}, m, exact), compile(t, e, m, options)
-	for rows, packed := range map[int]bool{16: false, 20: true, 40: true, 100: true} {
+	return func(in *eval.Tensor) map[string]int {
 		clear(d.compiled)
-		in := eval.Value{Tensor: random.tensor(t, 1, rows, 32)}
-		wanted, err := want.Run(t.Context(), []eval.Value{in})
+		w, err := want.Run(t.Context(), []eval.Value{{Tensor: in}})
 		require.NoError(t, err)
-		given, err := got.Run(t.Context(), []eval.Value{in})
+		g, err := got.Run(t.Context(), []eval.Value{{Tensor: in}})
 		require.NoError(t, err)
-		require.Len(t, given, len(wanted))
-		for i, w := range wanted {
-			requireClose(t, []*eval.Tensor{w.Tensor}, []*eval.Tensor{given[i].Tensor}, 2e-2)
+		require.Len(t, g, len(w))
+		for i := range w {
+			requireClose(t, []*eval.Tensor{w[i].Tensor}, []*eval.Tensor{g[i].Tensor}, 2e-2)
 		}
-		require.Equal(t, packed, d.compiled["matmul_packed"] > 0, "%d rows: kernels %v", rows, d.compiled)
-		require.Positive(t, d.compiled["matmul"], "q, k and out are too few rows of weights: kernels %v", d.compiled)
+		return maps.Clone(d.compiled)
 	}
 }

@@ -70,8 +70,7 @@ type value struct {
 	format format
 	offset int
 	stride []int
-	// packed is the number of eights of rows that prepare has packed together, in an order of its own that only products
-	// read; else 0.
+	// packed is kernels.Matrices.Packed of rows that are for products alone; else 0.
 	packed int
 	// below is n where a kernel computes the integers and they are all from 0 to n-1; else 0.
 	below int

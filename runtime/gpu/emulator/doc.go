@@ -23,8 +23,8 @@ type Options struct {
 	TransferMemory int
 	// TransferLeast is device.Info's.
 	TransferLeast int
-	// Groups is that of kernels.Machine.
-	Groups bool
+	// Groups and Lanes are those of kernels.Machine.
+	Groups, Lanes bool
 	// Cores is the number of multiprocessors that it says it has, 0 for as many as the machine has processors.
 	Cores int
 	// Cache is the folder of compiled kernels, "" for the user's.

@@ -45,7 +45,7 @@ func (d *emulator) Info() device.Info {
 		Machine: kernels.Machine{
 			Target: kernels.CPU, Cores: cmp.Or(d.options.Cores, runtime.NumCPU()),
 			TransferMemory: d.options.TransferMemory, TransferLeast: d.options.TransferLeast,
-			Groups: d.options.Groups,
+			Groups: d.options.Groups, Lanes: d.options.Lanes,
 		},
 		Memory: 64 << 30, ThreadgroupMemory: ThreadgroupMemory, MaxThreads: 1024, Unified: true,
 	}

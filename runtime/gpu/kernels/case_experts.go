@@ -253,16 +253,27 @@ func (e ManyExperts) upCase(l Launch, tile Tile, s Sizes) *Case {
 	d, bound := m.tiled()
 	gate, gates := c.weight(e.Format, count*e.Inner, e.Hidden, count*e.Inner)
 	up, ups := c.weight(e.Format, count*e.Inner, e.Hidden, count*e.Inner)
-	x, out := c.random(d, ceil(len(experts), e.Top)*e.Hidden), c.out(d, len(order)*e.Inner)
+	x, out := c.vectors(m, ceil(len(experts), e.Top)), c.out(d, len(order)*e.Inner)
 	c.run(l, ExpertsMatMulUpArguments[*Buffer]{W0: gates, W1: ups, Order: orders, Tiles: tiles, X: x, H: out})
 	c.reference = func() {
 		product := MatMulGLU{Matrices: m, N: rows, Activation: e.Activation}
-		y := c.wantAmong(out, Bounds{2 * bound.Test, 2 * bound.SelfTest}, pairs, len(order), rows, e.Inner)
+		bound = Bounds{2 * bound.Test, 2 * bound.SelfTest}
+		y := make([]float32, len(pairs)*rows)
+		if !e.Lanes {
+			y = c.wantAmong(out, bound, pairs, len(order), rows, e.Inner)
+		}
 		for i, at := range pairs {
 			pair := int(order[at])
 			expert := int(experts[pair]) * e.Inner
 			product.Reference(gate().rows(expert, rows), up().rows(expert, rows),
 				x.Values()[pair/e.Top*e.Hidden:][:e.Hidden], y[i*rows:][:rows])
+			for k := 0; e.Lanes && k < rows; k += 8 { // eight numbers stand together, in an order of their own
+				var eight [8]float32
+				for j := range eight {
+					eight[laneOrder(j)] = y[i*rows+k+j]
+				}
+				c.wantAt(out, bound, at*e.Inner+laneOrder(k), eight[:])
+			}
 		}
 	}
 	return c
@@ -272,9 +283,9 @@ func (e ManyExperts) downCase(l Launch, tile Tile, s Sizes) *Case {
 	c, experts, order, count, orders, tiles, pairs := e.newCase(&l, tile, s)
 	rows := c.few(&l, tile.BN+1, e.Hidden, tile.BN)
 	m := e.down()
-	d, bound := m.tiled()
+	_, bound := m.tiled()
 	down, w := c.weight(e.Format, count*e.Hidden, e.Inner, count*e.Hidden)
-	h, out := c.random(d, len(order)*e.Inner), c.out(F32, len(order)*e.Hidden)
+	h, out := c.vectors(m, len(order)), c.out(F32, len(order)*e.Hidden)
 	c.run(l, ExpertsMatMulDownArguments[*Buffer]{W: w, Order: orders, Tiles: tiles, H: h, Y: out})
 	c.reference = func() {
 		slices.SortFunc(pairs, func(a, b int) int { return int(order[a] - order[b]) })
@@ -289,6 +300,15 @@ func (e ManyExperts) downCase(l Launch, tile Tile, s Sizes) *Case {
 		}
 	}
 	return c
+}
+
+// vectors adds vectors of a product, random numbers in the form that it takes.
+func (c *Case) vectors(m Matrices, n int) *Buffer {
+	if m.Packed == 0 {
+		d, _ := m.tiled()
+		return c.random(d, n*m.K)
+	}
+	return c.packed(Prepare{K: m.K, Packed: m.Packed}, every(n), n)
 }
 
 func (e ManyExperts) combineCase(s Sizes) *Case {

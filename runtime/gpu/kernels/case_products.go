@@ -168,16 +168,16 @@ func (m Matrices) newCase(l *Launch, tile Tile, s Sizes) (c *Case, at []int, x *
 	}
 	d, bound := m.tiled()
 	if m.Packed > 0 {
-		return c, at, c.packed(Prepare{K: m.K, Packed: m.Packed}, at), bound
+		return c, at, c.packed(Prepare{K: m.K, Packed: m.Packed}, at, c.Tokens), bound
 	}
 	return c, at, c.sparse(d, at, c.Tokens, m.K, m.K), bound
 }
 
 // packed adds the packed vectors of a product, of which those in at contain random numbers. Its Values are these
 // vectors as rows.
-func (c *Case) packed(p Prepare, at []int) *Buffer {
+func (c *Case) packed(p Prepare, at []int, tokens int) *Buffer {
 	r := c.seed()
-	b := c.add(BF16, p.Size(c.Tokens), Given)
+	b := c.add(BF16, p.Size(tokens), Given)
 	b.values = sync.OnceValue(func() []float32 {
 		rows := make([]float32, len(at)*p.K)
 		for i := range rows {
@@ -186,7 +186,7 @@ func (c *Case) packed(p Prepare, at []int) *Buffer {
 		return rows
 	})
 	b.raw = func() []byte {
-		rows, all := b.values(), make([]float32, p.Size(c.Tokens))
+		rows, all := b.values(), make([]float32, p.Size(tokens))
 		for i, t := range at {
 			for k := range p.K {
 				all[p.at(t, k)] = rows[i*p.K+k]
@@ -254,7 +254,7 @@ func (p Prepare) newCase(s Sizes) *Case {
 	x, norm, y := c.random(F32, c.Tokens*p.K), c.norm(p.Norm, p.K), c.out(d, p.Size(c.Tokens))
 	c.run(l, MatMulPrepareArguments[*Buffer]{X: x, Norm: norm, Y: y, Step: c.step()})
 	c.reference = func() {
-		if p.Packed == 0 {
+		if p.eights() == 0 {
 			p.Reference(x.Values(), norm.Values(), c.want(y, bound, c.Tokens*p.K))
 			return
 		}

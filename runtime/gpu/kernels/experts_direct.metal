@@ -1,7 +1,9 @@
 #include "port.h"
 #include "weights.h"
+#include "lanes.h"
 #include "direct.h"
-// The products of experts_matmul.metal, for experts of some tokens each: the same buffers, the same tiles, results that differ by roundings.
+// The products of experts_matmul.metal, for experts of some tokens each: the same buffers, x and h in the order of lanes, the same
+// tiles, results that differ by roundings.
 // A tile's vectors are those of an expert's tokens, by their places in the order of tiles.
 #ifndef EXPERTS_TOP
 #define EXPERTS_TOP 2
@@ -16,13 +18,13 @@ inline void direct_up(thread const direct_weight* rows, device const int* order,
   float sums[EIGHTS * 8];
   UNROLL for (int n = 0; n < EIGHTS; n++) {
     const int pair = order[min(first + n * 8 + lane / 4, end - 1)];
-    from[n] = x + long(pair / EXPERTS_TOP) * MATMUL_K + lane % 4 * (DIRECT_BLOCK / 4);
+    from[n] = x + long(pair / EXPERTS_TOP) * MATMUL_K + lane % 4 * 8;
   }
-  direct_multiply<EIGHTS>(rows, from, sums);
+  direct_multiply<EIGHTS>(rows, from, lane, sums);
   UNROLL for (int n = 0; n < EIGHTS; n++) {
     UNROLL for (int e = 0; e < 4; e++) {
       const int place = direct_place(first + n * 8, lane, e);
-      if (place < end) h[long(place) * EXPERTS_N + column + direct_at(lane, e)] = bfloat(port_activate(EXPERTS_ACTIVATION, sums[n * 8 + e]) * sums[n * 8 + 4 + e]);
+      if (place < end) h[long(place) * EXPERTS_N + lanes_place(column + direct_at(lane, e))] = bfloat(port_activate(EXPERTS_ACTIVATION, sums[n * 8 + e]) * sums[n * 8 + 4 + e]);
     }
   }
 }
@@ -71,8 +73,8 @@ template <int EIGHTS>
 inline void direct_down(thread const direct_weight* rows, device const int* order, device const bfloat* h, device float* y, int first, int end, int column, int lane) {
   direct_vector from[EIGHTS];
   float sums[EIGHTS * 8];
-  UNROLL for (int n = 0; n < EIGHTS; n++) from[n] = h + long(min(first + n * 8 + lane / 4, end - 1)) * MATMUL_K + lane % 4 * (DIRECT_BLOCK / 4);
-  direct_multiply<EIGHTS>(rows, from, sums);
+  UNROLL for (int n = 0; n < EIGHTS; n++) from[n] = h + long(min(first + n * 8 + lane / 4, end - 1)) * MATMUL_K + lane % 4 * 8;
+  direct_multiply<EIGHTS>(rows, from, lane, sums);
   UNROLL for (int n = 0; n < EIGHTS; n++) {
     UNROLL for (int odd = 0; odd < 2; odd++) {
       const int place = direct_place(first + n * 8, lane, odd);

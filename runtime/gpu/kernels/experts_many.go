@@ -17,27 +17,37 @@ type ManyExperts struct {
 	Exact bool
 	// Residual says that extra is added to the result.
 	Residual bool
+	// Lanes says that X and H are in the order InLanes, for tiles of BK 0. Other tiles take rows.
+	Lanes bool
 }
 
-func (e ManyExperts) up() Matrices   { return Matrices{Format: e.Format, K: e.Hidden, Exact: e.Exact} }
-func (e ManyExperts) down() Matrices { return Matrices{Format: e.Format, K: e.Inner, Exact: e.Exact} }
+func (e ManyExperts) up() Matrices   { return e.matrices(e.Hidden) }
+func (e ManyExperts) down() Matrices { return e.matrices(e.Inner) }
+
+func (e ManyExperts) matrices(k int) Matrices {
+	return Matrices{Format: e.Format, K: k, Exact: e.Exact, Packed: btoi(e.Lanes) * InLanes}
+}
 
 // Tiles returns the tiles worth measuring for chunks of tokens tokens, the default first. Both products have tiles with
-// the same BM. If experts have few tokens each, some tiles for NVIDIA have BK 0: a simdgroup multiplies 32 rows of a
-// weight, which its lanes read directly, with all tokens of the tile.
-func (e ManyExperts) Tiles(target Target, tokens int) []Tile {
+// the same BM. With Lanes they are for experts of few tokens each, and have BK 0: a simdgroup multiplies 32
+// rows of a weight, which its lanes read directly, with all tokens of the tile. There may be none.
+func (e ManyExperts) Tiles(machine Machine, tokens int) []Tile {
 	rows := tokens * e.Top / e.Count
-	out := e.up().stagedTiles(target, rows)
-	direct := Tile{BM: 32, BN: 128, WM: 1, WN: 4}
-	if target == CUDA && rows <= 96 && e.checkDirect(direct) == nil {
-		out = append([]Tile{direct, {BM: 32, BN: 64, WM: 1, WN: 2}}, out...)
+	if !e.Lanes {
+		return e.up().stagedTiles(machine.Target, rows)
 	}
-	return out
+	direct := Tile{BM: 32, BN: 128, WM: 1, WN: 4}
+	if !machine.lanes() || rows > 96 || e.checkDirect(direct) != nil {
+		return nil
+	}
+	return []Tile{direct, {BM: 32, BN: 64, WM: 1, WN: 2}}
 }
 
 // checkDirect returns an error where one of the products cannot be divided into tiles with BK 0.
 func (e ManyExperts) checkDirect(t Tile) error {
 	switch {
+	case !e.Lanes:
+		return fmt.Errorf("tile: no columns stand in threadgroup memory, want vectors in the order of lanes")
 	case e.Exact || e.Bits != 4 || e.Group != 64 || e.F32:
 		return fmt.Errorf("tile: no columns stand in threadgroup memory, want codes of 4 bits in groups of 64 with " +
 			"scales in bf16, rounded to bf16")

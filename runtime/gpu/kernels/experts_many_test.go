@@ -31,7 +31,7 @@ func TestExpertsSort(t *testing.T) {
 func TestManyExperts(t *testing.T) {
 	t.Parallel()
 	direct := kernels.ManyExperts{Format: affine4, Count: 3, Top: 2, Hidden: 256, Inner: 512,
-		Activation: kernels.SiLU, Residual: true}
+		Activation: kernels.SiLU, Residual: true, Lanes: true}
 	all, symmetric := direct, direct
 	all.Count, all.Residual = 2, false // all tokens have both
 	symmetric.Symmetric, symmetric.Count, symmetric.Activation = true, 5, kernels.GELUTanh
@@ -77,18 +77,20 @@ func TestManyExperts(t *testing.T) {
 
 // TestManyExpertsRefusals: without columns in threadgroup memory there is one form of codes, of whole groups.
 func TestManyExpertsRefusals(t *testing.T) {
-	ok, tile := kernels.ManyExperts{Format: affine4, Count: 4, Top: 2, Hidden: 256, Inner: 512},
+	ok, tile := kernels.ManyExperts{Format: affine4, Count: 4, Top: 2, Hidden: 256, Inner: 512, Lanes: true},
 		kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 2}
 	_, err := ok.LaunchUp(tile, 9)
 	require.NoError(t, err)
-	require.Contains(t, ok.Tiles(kernels.CUDA, 64), tile)
-	require.NotContains(t, ok.Tiles(kernels.Metal, 64), tile)
-	require.NotContains(t, ok.Tiles(kernels.CUDA, 512), tile)
+	require.Contains(t, ok.Tiles(kernels.Machine{Target: kernels.CUDA}, 64), tile)
+	require.NotContains(t, ok.Tiles(kernels.Machine{Target: kernels.Metal}, 64), tile)
+	require.NotContains(t, ok.Tiles(kernels.Machine{Target: kernels.CUDA}, 512), tile)
 	form := "experts_direct_up 4×512×256: tile: no columns stand in threadgroup memory, want codes of 4 bits in groups of 64 with scales in bf16, rounded to bf16"
 	for _, c := range []struct {
 		change func(e *kernels.ManyExperts, t *kernels.Tile)
 		err    string
 	}{
+		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Lanes = false },
+			"experts_direct_up 4×512×256: tile: no columns stand in threadgroup memory, want vectors in the order of lanes"},
 		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Exact = true }, form},
 		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Group = 128 }, form},
 		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Bits = 8 }, form},

@@ -16,4 +16,10 @@ type Machine struct {
 	// Groups says that four simdgroups together multiply numbers in registers with numbers in threadgroup memory at the
 	// full speed of the device (port_group_multiply in prelude/common.h).
 	Groups bool
+	// Lanes says that tiles whose lanes read weights where they multiply them (Tile.BK 0) are worthwhile. They always are
+	// where Target is CUDA.
+	Lanes bool
 }
+
+// lanes reports whether tiles of BK 0 are worthwhile.
+func (m Machine) lanes() bool { return m.Lanes || m.Target == CUDA }

@@ -45,7 +45,8 @@ type Matrices struct {
 	Exact bool
 	// Half says that results are written in bf16, not in f32.
 	Half bool
-	// Packed is the number of eights of vectors that Prepare packs together: 4, 8 or 16; 0 where vectors are rows.
+	// Packed is how Prepare leaves vectors: 0 as rows, for tiles that stand in threadgroup memory; InLanes as rows in the
+	// order of lanes, for tiles of BK 0; 4, 8 or 16 with so many eights of vectors packed together.
 	Packed int
 }
 
@@ -69,7 +70,7 @@ func (m MatMul) Tiles(machine Machine, rows int) []Tile { return m.tiles(machine
 
 // Tiles is MatMul.Tiles of a pair.
 func (m MatMulGLU) Tiles(machine Machine, rows int) []Tile {
-	if m.Packed > 0 {
+	if m.Packed > InLanes {
 		return m.packedPairs(machine, m.N)
 	}
 	return m.tiles(machine, 2*m.N, rows)
@@ -77,10 +78,13 @@ func (m MatMulGLU) Tiles(machine Machine, rows int) []Tile {
 
 // tiles is Tiles of products with n rows of weights.
 func (m Matrices) tiles(machine Machine, n, rows int) []Tile {
-	if m.Packed > 0 {
-		return m.packedTiles(machine, n)
+	switch m.Packed {
+	case 0:
+		return m.stagedTiles(machine.Target, rows)
+	case InLanes:
+		return m.directTiles(machine, n, rows)
 	}
-	return append(m.directTiles(machine, n, rows), m.stagedTiles(machine.Target, rows)...)
+	return m.packedTiles(machine, n)
 }
 
 // stagedTiles are those of which columns stand in threadgroup memory.
@@ -135,7 +139,7 @@ func (m MatMulGLU) Launch(t Tile, tokens int) (Launch, error) {
 func (m Matrices) launch(t Tile, does string, planes, n, tokens int, more []Define) (Launch, error) {
 	file, check := "matmul", m.checkTile
 	switch {
-	case t.packed() || m.Packed > 0:
+	case t.packed() || m.Packed > InLanes:
 		file, check = "matmul_packed", func(t Tile) error { return m.checkPacked(t, planes) }
 	case t.direct():
 		file, check = "matmul_direct", m.checkDirect
@@ -249,8 +253,8 @@ func roundBF16(f float32) float32 {
 	return math.Float32frombits((u + 0x7fff + (u >> 16 & 1)) &^ 0xffff)
 }
 
-// Prepare brings x f32 [T, K] into the form that tiled products take, normed: bf16, or f32 where Exact. If Packed is not
-// 0, the vectors are packed for products with the same Matrices.Packed.
+// Prepare brings x f32 [T, K] into the form that tiled products take, normed: bf16, or f32 where Exact. Packed is that of
+// the products' Matrices.
 type Prepare struct {
 	K      int
 	Exact  bool
@@ -261,8 +265,8 @@ type Prepare struct {
 
 // Size is the number of elements of Y for tokens vectors: packed ones are a whole number of tiles.
 func (p Prepare) Size(tokens int) int {
-	if p.Packed > 0 {
-		tokens = ceil(tokens, p.Packed*8) * p.Packed * 8
+	if n := p.eights(); n > 0 {
+		tokens = ceil(tokens, n*8) * n * 8
 	}
 	return tokens * p.K
 }
@@ -272,7 +276,7 @@ func (p Prepare) Launch(tokens int) (Launch, error) {
 	if p.K <= 0 || p.K%8 != 0 {
 		return Launch{}, fmt.Errorf("matmul_prepare: %d columns, want a multiple of 8", p.K)
 	}
-	if p.Packed > 0 && (p.Exact || p.K%packedColumns != 0) {
+	if p.Packed != 0 && (p.Exact || p.K%packedColumns != 0) {
 		return Launch{}, fmt.Errorf("matmul_prepare: %d columns to pack, want a multiple of %d in bf16", p.K,
 			packedColumns)
 	}
@@ -280,7 +284,7 @@ func (p Prepare) Launch(tokens int) (Launch, error) {
 	return Launch{
 		File: "matmul", Kernel: "matmul_prepare", Case: p.newCase,
 		Defines: define("MATMUL_K", p.K, "MATMUL_EXACT", p.Exact, "PREPARE_NORM", int(p.Norm), "PREPARE_EPS", p.Eps,
-			"PREPARE_THREADS", threads, "PREPARE_EIGHTS", p.Packed),
+			"PREPARE_THREADS", threads, "PREPARE_EIGHTS", p.eights(), "PREPARE_LANES", p.Packed == InLanes),
 		Groups: [3]int{tokens, 1, 1}, Threads: [3]int{threads, 1, 1},
 	}, nil
 }

@@ -2,6 +2,7 @@
 #include "weights.h"
 #include "matmul.h"
 #include "epilogue.h"
+#include "lanes.h"
 // y = x W^T for many rows of x, W [N, K] stored: with an epilogue, or a gated pair of weights. The grid is (blocks of
 // columns, blocks of rows); blocks past step[STEP_TOKENS] do nothing. x is bf16, as matmul_prepare writes it, or f32
 // where MATMUL_EXACT is 1.
@@ -14,6 +15,9 @@
 #endif
 #ifndef PREPARE_EIGHTS     // eights of rows of a tile, 0 for rows as they are
 #define PREPARE_EIGHTS 0
+#endif
+#ifndef PREPARE_LANES      // rows in the order of lanes
+#define PREPARE_LANES 0
 #endif
 #ifndef PREPARE_THREADS
 #define PREPARE_THREADS 128
@@ -113,7 +117,7 @@ inline float prepare_scaled(float v, device const PREPARE_NORM_T* norm, int k) {
 }
 
 // Rows of x f32, normed, in the type of the tiles. The grid is rows. With PREPARE_EIGHTS they are packed for
-// matmul_packed.metal, which says how.
+// matmul_packed.metal, which says how; with PREPARE_LANES they are in the order of lanes.
 [[max_total_threads_per_threadgroup(PREPARE_THREADS)]]
 kernel void matmul_prepare(device const float* x [[buffer(0)]],
                            device const PREPARE_NORM_T* norm [[buffer(1)]],  // absent: x
@@ -155,7 +159,10 @@ kernel void matmul_prepare(device const float* x [[buffer(0)]],
 #else
   for (int i = int(thread_index); i < MATMUL_K / 4; i += PREPARE_THREADS) {
     const float4 v = ((device const float4*)from)[i] * factor;
-    UNROLL for (int j = 0; j < 4; j++) y[long(row) * MATMUL_K + 4 * i + j] = MATMUL_T(prepare_scaled(v[j], norm, 4 * i + j));
+    UNROLL for (int j = 0; j < 4; j++) {
+      const int k = 4 * i + j;
+      y[long(row) * MATMUL_K + (PREPARE_LANES ? lanes_place(k) : k)] = MATMUL_T(prepare_scaled(v[j], norm, k));
+    }
   }
 #endif
 }

@@ -13,15 +13,10 @@ import (
 // directRows is the largest number of vectors for which such tiles are worth measuring.
 const directRows = 128
 
-// Direct reports whether a machine has tiles of BK 0 for rows vectors.
-func (m Matrices) Direct(machine Machine, rows int) bool {
-	return len(m.directTiles(machine, 1, rows)) > 0
-}
-
 // directTiles are the tiles of BK 0 worth measuring on a machine for about rows vectors and n rows of weights, the one
 // first that seems fastest.
 func (m Matrices) directTiles(machine Machine, n, rows int) (out []Tile) {
-	if machine.Target != CUDA || rows > directRows {
+	if !machine.lanes() || rows > directRows {
 		return nil
 	}
 	for _, t := range []Tile{{WN: 4, Split: 2}, {WN: 4}, {WN: 2, Split: 4}, {WN: 8}, {WN: 1, Split: 8},
@@ -50,15 +45,12 @@ func (m Matrices) directCost(machine Machine, t Tile, n, rows int) int {
 	return ceil(ceil(n, t.BN)*ceil(rows, t.BM), atOnce) * (m.K/t.split() + 256)
 }
 
-// directAhead is the least number of columns of which four blocks, and not two, are read ahead, as measured on an H100.
-const directAhead = 1024
-
-// blocksAhead is the number of blocks of 64 columns that a simdgroup reads ahead.
+// blocksAhead is the number of blocks of 128 columns that a simdgroup reads ahead.
 func (m Matrices) blocksAhead(t Tile) int {
-	if part := m.K / t.split(); part >= directAhead && part%256 == 0 && m.Bits == 4 {
-		return 4
+	if m.K/t.split()%(2*packedColumns) == 0 && m.Bits == 4 {
+		return 2
 	}
-	return 2
+	return 1
 }
 
 // directMemory is the threadgroup memory in bytes of a tile of BK 0: f32 sums of all simdgroups where some share
@@ -73,6 +65,8 @@ func (m Matrices) directMemory(t Tile) int {
 // checkDirect reports whether a product can be divided into a tile of BK 0.
 func (m Matrices) checkDirect(t Tile) error {
 	switch part := m.K / t.split(); {
+	case m.Packed != InLanes:
+		return fmt.Errorf("tile: no columns stand in threadgroup memory, want vectors in the order of lanes")
 	case m.Exact || m.Bits != 4 && m.Bits != 8 || m.Group != 64 || m.F32:
 		return fmt.Errorf("tile: no columns stand in threadgroup memory, want codes of 4 or 8 bits in groups of 64 with scales in bf16, rounded to bf16")
 	case m.K%t.split() != 0 || part%128 != 0:

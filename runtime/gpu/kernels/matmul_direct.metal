@@ -1,8 +1,9 @@
 #include "port.h"
 #include "weights.h"
+#include "lanes.h"
 #include "direct.h"
 #include "epilogue.h"
-// The products of matmul.metal for up to some hundred rows of x: the same buffers, results that differ by roundings. There the
+// The products of matmul.metal for up to some hundred rows of x: the same buffers but for x, results that differ by roundings. There the
 // weight is most of what is read, and it goes from device memory to the registers that multiply it.
 //
 // The grid is (blocks of rows of x, blocks of columns of y), so that threadgroups which read the same rows of the weight
@@ -19,9 +20,9 @@ inline bool direct_mine(int pair, int simd) { return DIRECT_SPLIT == 1 || pair %
 template <int EIGHTS>
 inline void direct_rows(thread const direct_weight* rows, device const bfloat* x, int row0, int tokens, int simd, int lane, threadgroup float* parts, thread float* sums) {
   direct_vector from[EIGHTS];
-  const int column = simd % DIRECT_SPLIT * DIRECT_COLUMNS + lane % 4 * (DIRECT_BLOCK / 4);
+  const int column = simd % DIRECT_SPLIT * DIRECT_COLUMNS + lane % 4 * 8;
   UNROLL for (int n = 0; n < EIGHTS; n++) from[n] = x + long(min(row0 + n * 8 + lane / 4, tokens - 1)) * MATMUL_K + column;
-  direct_multiply<EIGHTS>(rows, from, sums);
+  direct_multiply<EIGHTS>(rows, from, lane, sums);
 #if DIRECT_SPLIT > 1
   const int simd_parts = EIGHTS * 8 * 32;
   UNROLL for (int i = 0; i < EIGHTS * 8; i++) parts[simd * simd_parts + i * 32 + lane] = sums[i];

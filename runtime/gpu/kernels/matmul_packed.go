@@ -25,9 +25,24 @@ const (
 	packedLarge = 32 << 20
 )
 
-// PackedFor is the number of eights of vectors that a product of n rows of weights with rows vectors should have
-// packed; 0 where it is not one of packed vectors.
-func (m Matrices) PackedFor(machine Machine, n, rows int) int {
+// InLanes is the Packed of vectors that are rows of bf16 in the order in which lanes of tiles of BK 0 read them; see
+// prelude/lanes.h.
+const InLanes = 1
+
+// Packings are the values of Packed that a product of n rows of weights with rows vectors may have on a machine, the
+// fastest first. The last one is 0, which all products may have.
+func (m Matrices) Packings(machine Machine, n, rows int) (out []int) {
+	if eights := m.eightsFor(machine, n, rows); eights > 0 {
+		out = append(out, eights)
+	}
+	if m.Packed = InLanes; len(m.directTiles(machine, n, rows)) > 0 {
+		out = append(out, InLanes)
+	}
+	return append(out, 0)
+}
+
+// eightsFor is the number of eights of vectors that a product should have packed together; 0 where it should not.
+func (m Matrices) eightsFor(machine Machine, n, rows int) int {
 	most := packedMost
 	if n*m.K >= packedLarge {
 		most *= 2
@@ -115,7 +130,7 @@ func (m Matrices) checkPacked(t Tile, planes int) error {
 	case m.K%(packedColumns*t.split()) != 0:
 		return fmt.Errorf("tile: %d groups of four simdgroups share %d columns, want a multiple of %d for each",
 			t.split(), m.K, packedColumns)
-	case !slices.Contains([]int{4, 8, 16}, m.Packed) || t.BM != m.Packed*8:
+	case m.Packed <= InLanes || m.Packed > 16 || m.Packed&(m.Packed-1) != 0 || t.BM != m.Packed*8:
 		return fmt.Errorf("tile: %d vectors, %d eights of which are packed, want as many: 4, 8 or 16 eights", t.BM,
 			m.Packed)
 	case t.WM != 1 || t.WN < 1 || t.WN%(4*planes) != 0 || t.BN != 16*t.WN || t.WN*t.split() > 32:
@@ -128,10 +143,26 @@ func (m Matrices) checkPacked(t Tile, planes int) error {
 	return nil
 }
 
+// eights is the number of eights of vectors that are packed together; 0 where none are.
+func (p Prepare) eights() int {
+	if p.Packed == InLanes {
+		return 0
+	}
+	return p.Packed
+}
+
+// laneOrder is where number k stands in the order of lanes: lanes_place in prelude/lanes.h.
+func laneOrder(k int) int {
+	return k/packedColumns*packedColumns + k%32/8*32 + k%packedColumns/32*8 + k%4*2 + k%8/4
+}
+
 // at is the place of number k of vector t in Y.
 func (p Prepare) at(t, k int) int {
-	if p.Packed == 0 {
+	switch p.Packed {
+	case 0:
 		return t*p.K + k
+	case InLanes:
+		return t*p.K + laneOrder(k)
 	}
 	rows := p.Packed * 8
 	tile, row := t/rows, t%rows

@@ -2,6 +2,7 @@ package kernels_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,7 +56,9 @@ func TestMatMulDirect(t *testing.T) {
 	symmetric.Symmetric = true
 	symmetric8 := affine8
 	symmetric8.Symmetric = true
-	four := func(f kernels.Format, k int) kernels.Matrices { return kernels.Matrices{Format: f, K: k} }
+	four := func(f kernels.Format, k int) kernels.Matrices {
+		return kernels.Matrices{Format: f, K: k, Packed: kernels.InLanes}
+	}
 	for i, c := range []struct {
 		m               kernels.MatMul
 		tile            kernels.Tile
@@ -69,7 +72,7 @@ func TestMatMulDirect(t *testing.T) {
 			kernels.Tile{BM: 32, BN: 32, WM: 1, WN: 1, Split: 8}, 32, 31},
 		{kernels.MatMul{Matrices: four(affine4, 4096), N: 64}, kernels.Tile{BM: 24, BN: 64, WM: 1, WN: 2, Split: 4}, 17,
 			17},
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 384, Half: true}, N: 256},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 384, Half: true, Packed: kernels.InLanes}, N: 256},
 			kernels.Tile{BM: 8, BN: 64, WM: 1, WN: 2, Split: 3}, 9, 9},
 		{kernels.MatMul{Matrices: four(affine8, 512), N: 100, Epilogue: kernels.AddMatrix},
 			kernels.Tile{BM: 16, BN: 64, WM: 1, WN: 2, Split: 4}, 20, 13},
@@ -159,20 +162,22 @@ func TestMatMulPackedRefusals(t *testing.T) {
 		require.EqualError(t, err, c.err)
 	}
 	hopper := kernels.Machine{Target: kernels.CUDA, Cores: 132, Groups: true, TransferMemory: 225 << 10}
-	for rows, want := range map[int]int{16: 0, 17: 4, 32: 4, 33: 8, 65: 16, 129: 16, 256: 16, 257: 0} {
+	for rows, want := range map[int][]int{8: {1, 0}, 16: {1, 0}, 17: {4, 1, 0}, 32: {4, 1, 0}, 33: {8, 1, 0},
+		65: {16, 1, 0}, 128: {16, 1, 0}, 129: {16, 0}, 256: {16, 0}, 257: {0}} {
 		m := ok
 		m.Packed = 0
-		require.Equal(t, want, m.PackedFor(hopper, 4096, rows), "%d rows", rows)
-		require.Zero(t, m.PackedFor(hopper, 256, rows), "%d rows, few of weights", rows)
+		require.Equal(t, want, m.Packings(hopper, 4096, rows), "%d rows", rows)
+		without := slices.DeleteFunc(slices.Clone(want), func(packed int) bool { return packed > kernels.InLanes })
+		require.Equal(t, without, m.Packings(hopper, 256, rows), "%d rows, few of weights", rows)
+		require.Equal(t, without, m.Packings(kernels.Machine{Target: kernels.CUDA, Cores: 132,
+			TransferMemory: 225 << 10}, 4096, rows), "%d rows, without Groups", rows)
 		large := m
 		large.K = 8192
 		if rows > 256 {
-			want = 16
+			want = []int{16, 0}
 		}
-		require.Equal(t, want, large.PackedFor(hopper, 4096, rows), "%d rows, many of weights", rows)
-		require.Zero(t, large.PackedFor(hopper, 4096, 513))
-		require.Zero(t, m.PackedFor(kernels.Machine{Target: kernels.CUDA, Cores: 132, TransferMemory: 225 << 10}, 4096,
-			rows), "%d rows, without Groups", rows)
+		require.Equal(t, want, large.Packings(hopper, 4096, rows), "%d rows, many of weights", rows)
+		require.Equal(t, []int{0}, large.Packings(hopper, 4096, 513))
 	}
 }
 
@@ -191,21 +196,26 @@ func TestMatMulPackedOrder(t *testing.T) {
 }
 
 func TestMatMulDirectRefusals(t *testing.T) {
-	ok, tile := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 512}, N: 8},
+	ok, tile := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 512, Packed: kernels.InLanes}, N: 8},
 		kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 2, Split: 4}
 	machine := kernels.Machine{Target: kernels.CUDA, Cores: 132}
 	_, err := ok.Launch(tile, 9)
 	require.NoError(t, err)
 	require.Contains(t, ok.Tiles(machine, 64), tile)
 	require.NotContains(t, ok.Tiles(kernels.Machine{Target: kernels.Metal}, 64), tile)
-	require.NotContains(t, ok.Tiles(machine, 129), tile)
-	require.Zero(t, ok.Tiles(machine, 64)[0].BK, "the default has no columns in threadgroup memory")
-	require.NotZero(t, ok.Tiles(machine, 129)[0].BK, "the default has columns in threadgroup memory")
+	require.Empty(t, ok.Tiles(machine, 129))
+	rows := ok.Matrices
+	rows.Packed = 0
+	require.Equal(t, []int{kernels.InLanes, 0}, rows.Packings(machine, 8, 64))
+	require.Equal(t, []int{0}, rows.Packings(machine, 8, 129))
+	require.Equal(t, []int{0}, rows.Packings(kernels.Machine{Target: kernels.Metal}, 8, 64))
 	form := "matmul_direct 8×512: tile: no columns stand in threadgroup memory, want codes of 4 or 8 bits in groups of 64 with scales in bf16, rounded to bf16"
 	for _, c := range []struct {
 		change func(m *kernels.MatMul, t *kernels.Tile)
 		err    string
 	}{
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Packed = 0 },
+			"matmul_direct 8×512: tile: no columns stand in threadgroup memory, want vectors in the order of lanes"},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Exact = true }, form},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Group = 128 }, form},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Bits = 16 }, form},
@@ -231,7 +241,7 @@ func TestMatMulDirectOrder(t *testing.T) {
 		{8, 8192, 2048, 32, 8}, {8, 43008, 5376, 128, 0}, {8, 5376, 21504, 32, 8},
 		{32, 8192, 2048, 64, 4}, {32, 43008, 5376, 128, 0}, {32, 5376, 21504, 64, 4}, {128, 43008, 5376, 64, 2},
 	} {
-		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: c.k}, N: c.n}
+		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: c.k, Packed: kernels.InLanes}, N: c.n}
 		got := m.Tiles(machine, c.rows)[0]
 		require.Equal(t, kernels.Tile{BM: min(c.rows, 32), BN: c.bn, WM: 1, WN: c.bn / 32, Split: c.split}, got, "%v", c)
 	}
@@ -261,7 +271,8 @@ func TestPrepare(t *testing.T) {
 	t.Parallel()
 	for _, p := range []kernels.Prepare{{K: 264}, {K: 264, Norm: kernels.NormBF16, Eps: 1e-3},
 		{K: 96, Norm: kernels.NormF32, Exact: true}, {K: 96, Norm: kernels.NormPlain, Exact: true},
-		{K: 256, Packed: 4}, {K: 384, Norm: kernels.NormF32, Eps: 1e-3, Packed: 8}} {
+		{K: 256, Packed: 4}, {K: 384, Norm: kernels.NormF32, Eps: 1e-3, Packed: 8},
+		{K: 256, Norm: kernels.NormF32, Packed: kernels.InLanes}} {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
 			t.Parallel()
 			l, err := p.Launch(4)

@@ -32,8 +32,9 @@ type RMSNorm struct {
 	Gated      bool
 	Activation Activation
 	Gates      Rows
-	// Half says that out is written in bf16, not in f32.
-	Half bool
+	// Half says that out is written in bf16, not in f32; Lanes that it is in the order InLanes besides, the elements of a
+	// token being one row.
+	Half, Lanes bool
 	// Unaligned says that x, residual or gate starts at an offset that is not a multiple of 16 bytes.
 	Unaligned bool
 	// Simdgroups is the number of simdgroups that share a row, up to 32; 0 stands for a choice by N.
@@ -73,6 +74,9 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	case ceil(n.N, simdgroups*32) > 64:
 		return Launch{}, fmt.Errorf("norm of rows of %d elements: %d for each of %d threads, more than the 64 that "+
 			"registers hold", n.N, ceil(n.N, simdgroups*32), simdgroups*32)
+	case n.Lanes && (!n.Half || n.Heads*n.N%packedColumns != 0):
+		return Launch{}, fmt.Errorf("norm of %d rows of %d elements in the order of lanes: want bf16, and a multiple of "+
+			"%d elements in all", n.Heads, n.N, packedColumns)
 	case n.SumOnly && !n.Sum:
 		return Launch{}, errors.New("norm that writes neither the sum nor the normalized rows")
 	}
@@ -90,7 +94,7 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 		Groups: [3]int{ceil(tokens*n.Heads, rows), 1, 1}, Threads: [3]int{simdgroups * rows * 32, 1, 1},
 	}
 	if n.Half { // defined only then, so that the keys of other kernels do not change
-		l.Defines = append(l.Defines, define("NORM_OUT_T", BF16.text())...)
+		l.Defines = append(l.Defines, define("NORM_OUT_T", BF16.text(), "NORM_LANES", n.Lanes)...)
 	}
 	return l, nil
 }
@@ -132,7 +136,11 @@ func (n RMSNorm) Reference(tokens int, x, pre, residual []float32, scale float32
 			if n.Gated {
 				o *= n.Activation.of(float64(gate[gates.at(row/n.Heads, row%n.Heads)+i]))
 			}
-			out[row*n.N+i] = float32(o)
+			at := row*n.N + i
+			if n.Lanes {
+				at = laneOrder(at)
+			}
+			out[at] = float32(o)
 		}
 	}
 }

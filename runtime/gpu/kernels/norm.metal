@@ -1,4 +1,5 @@
 #include "port.h"
+#include "lanes.h"
 // RMS normalization (Zhang and Sennrich, arXiv:1910.07467) of rows, with what stands around it in a block:
 //
 //   v = x                          v = v / rms(v) · pre    where NORM_PRE
@@ -33,6 +34,9 @@
 #define NORM_PRE_T float
 #define NORM_SCALE_T float
 #define NORM_WEIGHT_T float
+#endif
+#ifndef NORM_LANES         // out is bf16 in the order of lanes: rows of 128 elements, or of a multiple or a part of it
+#define NORM_LANES 0
 #endif
 #ifndef NORM_OUT_T
 #define NORM_OUT_T float
@@ -133,7 +137,7 @@ kernel void norm(device const float* x [[buffer(0)]],
   gate += long(row / NORM_HEADS) * NORM_GATE_TOKEN + (row % NORM_HEADS) * NORM_GATE_HEAD;
   residual += long(row) * NORM_N;
   sum += long(row) * NORM_N;
-  out += long(row) * NORM_N;
+  if (!NORM_LANES) out += long(row) * NORM_N;
   UNROLL for (int i = 0; i < NORM_EACH; i++) {
     NORM_EACH_ELEMENT v[i][j] = 0.0f;
   }
@@ -177,7 +181,11 @@ kernel void norm(device const float* x [[buffer(0)]],
       v[i][j] *= port_activate(NORM_ACTIVATION, gates[i][j]);
 #endif
     }
+#if NORM_LANES
+    NORM_EACH_ELEMENT out[lanes_place(row * NORM_N + at + j)] = NORM_OUT_T(v[i][j]);
+#else
     norm_write(out + at, v[i]);
+#endif
   }
 #endif
 }

@@ -23,6 +23,8 @@ func TestNorm(t *testing.T) {
 			Gates: kernels.Rows{Token: 600, Row: 128}},
 		"gated, rounded": {N: 128, Heads: 3, Weight: kernels.F32, Eps: 1e-6, Gated: true, Activation: kernels.SiLU,
 			Gates: kernels.Rows{Token: 500, Row: 128}, Half: true},
+		"gated heads in the order of lanes": {N: 64, Heads: 4, Weight: kernels.F32, Eps: 1e-6, Gated: true,
+			Activation: kernels.SiLU, Half: true, Lanes: true},
 		"odd, rounded": {N: 77, Heads: 2, Eps: 1e-6, Half: true},
 		"residual":     {N: 1100, Heads: 1, Add: true, Sum: true, Weight: kernels.BF16, Eps: 1e-6},
 		"sandwich": {N: 700, Heads: 1, Pre: kernels.BF16, PreEps: 1e-5, Add: true, Scale: kernels.BF16, Sum: true,

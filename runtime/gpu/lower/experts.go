@@ -267,7 +267,7 @@ func (t *Target) fewExperts(k kernels.Experts, tokens int) bool {
 // ExpertTiles returns the variants of the products of sorted_experts: the first that may be used, then the others that
 // work with the same order of tokens. It returns none where there is no kernel.
 func (t *Target) ExpertTiles(k kernels.ManyExperts, tokens int) []kernels.Tile {
-	variants := k.Tiles(t.Machine.Target, tokens)
+	variants := k.Tiles(t.Machine, tokens)
 	first := slices.IndexFunc(variants[:min(len(variants), MaxRefused)], func(w kernels.Tile) bool {
 		return t.Allowed(k.LaunchSort(w, tokens)) && t.Allowed(k.LaunchUp(w, tokens)) &&
 			t.Allowed(k.LaunchDown(w, tokens))
@@ -279,7 +279,15 @@ func (t *Target) ExpertTiles(k kernels.ManyExperts, tokens int) []kernels.Tile {
 	return slices.DeleteFunc(variants[first:], func(w kernels.Tile) bool { return w.BM != rows })
 }
 
+// InLanes returns k with vectors in the order of lanes if there are kernels for it that may be used, else k as it is.
+func (t *Target) InLanes(k kernels.ManyExperts, tokens int) kernels.ManyExperts {
+	k.Lanes = true
+	k.Lanes = ask(t, "in lanes", k, tokens, func() bool { return len(t.ExpertTiles(k, tokens)) > 0 })
+	return k
+}
+
 func (t *Target) sortedExperts(k kernels.ManyExperts, tokens int) bool {
+	k = t.InLanes(k, tokens)
 	return ask(t, "usable", k, tokens, func() bool {
 		return len(t.ExpertTiles(k, tokens)) > 0 && t.Allowed(k.LaunchCombine(tokens))
 	})

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
 // rowsOfExperts merges the norm before a mixture of experts into it. For sorted experts it adds an operation that
@@ -57,10 +58,13 @@ func (g *graph) normOfExperts(op *ir.Op) {
 
 // prepareExperts adds the operation that brings the rows of sorted experts into the form for tiles.
 func (g *graph) prepareExperts(op *ir.Op) {
-	p := g.productOfExperts(op)
+	p, packed := g.productOfExperts(op), 0
+	if k, ok := Experts(op); ok && g.InLanes(ManyExperts(k, p.exact), p.rows).Lanes {
+		packed = kernels.InLanes
+	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
 		n := op.Like()
-		n.Args[0] = []ir.Arg{ir.Use(g.prepare(b, p, p.exact, 0))}
+		n.Args[0] = []ir.Arg{ir.Use(g.prepare(b, p, p.exact, packed))}
 		return b.Append(n).Results
 	})
 }

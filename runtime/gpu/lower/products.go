@@ -69,16 +69,30 @@ func (g *graph) products(op *ir.Op) []*product {
 		if !ask(g.Target, "describes", k, 0, func() bool { _, err := k.Launch(kernels.Tuning{}); return err == nil }) {
 			return nil
 		}
-		direct := p.rows > fewDirect && g.rounds() && p.matrices().Direct(g.Machine, p.rows)
-		if g.Tiled(p.rows) {
-			p.packed = p.matrices().PackedFor(g.Machine, form.rows, p.rows)
+		if p.rows > fewDirect && g.rounds() {
+			p.packed = g.packing(p)
 		}
-		p.few = p.rows <= FewRows && !direct
-		p.exact = !direct && !g.Tiled(p.rows)
-		p.library = !direct && p.packed == 0 && g.hasLibrary(p.rows)
+		p.few = p.rows <= FewRows && p.packed == 0
+		p.exact = p.packed == 0 && !g.Tiled(p.rows)
+		p.library = p.packed == 0 && g.hasLibrary(p.rows)
 		out = append(out, p)
 	}
 	return out
+}
+
+// packing returns the fastest form of the vectors of a product for which there is a kernel that may be used.
+func (g *graph) packing(p *product) int {
+	for _, packed := range p.matrices().Packings(g.Machine, p.form.rows, p.rows) {
+		k := kernels.MatMul{Matrices: p.matrices(), N: p.form.rows}
+		if k.Packed = packed; packed == 0 || ask(g.Target, "usable", k, p.rows, func() bool {
+			return usable(g.Target, k.Tiles(g.Machine, p.rows), func(t kernels.Tile) (kernels.Launch, error) {
+				return k.Launch(t, p.rows)
+			})
+		}) {
+			return packed
+		}
+	}
+	return 0
 }
 
 // productOf returns the product whose result v is, as a whole, or nil.
@@ -371,8 +385,8 @@ func (g *graph) byLibrary(b *ir.Builder, p *product) *ir.Value {
 // not 0. Several products of the same rows share one preparation.
 func (g *graph) prepare(b *ir.Builder, p *product, exact bool, packed int) *ir.Value {
 	norm := g.normOf(p)
-	if !exact && packed == 0 && norm == nil {
-		if y := g.preparedGates(b, p.x); y != nil {
+	if !exact && packed <= kernels.InLanes && norm == nil {
+		if y := g.preparedGates(b, p.x, packed); y != nil {
 			return shapedAs(b, y, p.x)
 		}
 	}
@@ -399,26 +413,27 @@ func (g *graph) prepare(b *ir.Builder, p *product, exact bool, packed int) *ir.V
 
 // preparedGates gives the rows of a product as the gated norm before it writes them in bf16: once, for all products of them.
 // It returns nil where nothing but products reads the norm's result, or the device has no such kernel.
-func (g *graph) preparedGates(b *ir.Builder, x *ir.Value) *ir.Value {
+func (g *graph) preparedGates(b *ir.Builder, x *ir.Value, packed int) *ir.Value {
 	h := g.defined(x, "gated_norm")
 	if h == nil {
 		return nil
 	}
 	for _, op := range g.prepared {
-		if !g.dead[op] && op.Def == h.Def && slices.EqualFunc(op.Args, h.Args, slices.Equal[[]ir.Arg]) {
+		if !g.dead[op] && op.Def == h.Def && slices.EqualFunc(op.Args, h.Args, slices.Equal[[]ir.Arg]) &&
+			ir.Attrs[ir.GatedNormAttrs](op).Packed == packed {
 			return op.Result()
 		}
 	}
 	a := *ir.Attrs[ir.GatedNormAttrs](h)
-	if !g.only(x) || a.Prepared || !g.writesPrepared(h) {
+	if !g.only(x) || a.Prepared || !g.writesPrepared(h, packed) {
 		return nil
 	}
-	a.Prepared = true
+	a.Prepared, a.Packed = true, packed
 	return b.Value("gated_norm", &a, h.Input("x"), h.Input("norm"), h.Input("gate"))
 }
 
 // writesPrepared reports whether the device has the kernel of a gated norm that writes bf16.
-func (g *graph) writesPrepared(op *ir.Op) bool {
+func (g *graph) writesPrepared(op *ir.Op, packed int) bool {
 	a := ir.Attrs[ir.GatedNormAttrs](op)
 	x, ok := g.numbers(op.Input("x"))
 	gate, ok2 := g.numbers(op.Input("gate"))
@@ -428,7 +443,7 @@ func (g *graph) writesPrepared(op *ir.Op) bool {
 	}
 	grid, gates, ok := GridsOf(x.View, gate.View)
 	k := kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides, Eps: a.Eps, Gated: true,
-		Activation: activation, Gates: gates, Half: true}
+		Activation: activation, Gates: gates, Half: true, Lanes: packed == kernels.InLanes}
 	if op.Input("norm") != nil {
 		k.Weight = kernels.F32
 	}

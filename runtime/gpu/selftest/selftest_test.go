@@ -125,7 +125,7 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	for name, exact := range map[string]bool{"": false, ", exact": true} {
 		many := kernels.ManyExperts{Format: affine, Count: 256, Top: 8, Hidden: 256, Inner: 128,
 			Activation: kernels.SiLU, Exact: exact, Residual: true}
-		tile := many.Tiles(kernels.Metal, 512)[0]
+		tile := many.Tiles(kernels.Machine{Target: kernels.Metal}, 512)[0]
 		l, err = many.LaunchSort(tile, 100)
 		add("experts sort"+name, l, err)
 		l, err = many.LaunchUp(tile, 100)
@@ -145,25 +145,27 @@ func launches(t *testing.T) map[string]kernels.Launch {
 		l, err = kernels.Prepare{K: 256, Exact: exact, Norm: kernels.NormF32, Eps: 1e-6}.Launch(64)
 		add("prepare"+name, l, err)
 	}
-	many := kernels.ManyExperts{Format: affine, Count: 256, Top: 8, Hidden: 512, Inner: 256, Activation: kernels.SiLU}
-	direct := many.Tiles(kernels.CUDA, 512)[0]
+	many := kernels.ManyExperts{Format: affine, Count: 256, Top: 8, Hidden: 512, Inner: 256, Activation: kernels.SiLU,
+		Lanes: true}
+	direct := many.Tiles(kernels.Machine{Target: kernels.CUDA}, 512)[0]
 	require.Zero(t, direct.BK)
 	l, err = many.LaunchUp(direct, 100)
 	add("experts up, direct", l, err)
 	l, err = many.LaunchDown(direct, 100)
 	add("experts down, direct", l, err)
 	tile := kernels.Tile{BM: 16, BN: 64, WM: 1, WN: 2, Split: 4}
-	l, err = kernels.MatMul{Matrices: kernels.Matrices{Format: affine, K: 512}, N: 1000,
+	l, err = kernels.MatMul{Matrices: kernels.Matrices{Format: affine, K: 512, Packed: kernels.InLanes}, N: 1000,
 		Epilogue: kernels.AddMatrix}.Launch(tile, 100)
 	add("matmul, direct", l, err)
-	l, err = kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine, K: 512}, N: 1000,
+	l, err = kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine, K: 512, Packed: kernels.InLanes}, N: 1000,
 		Activation: kernels.SiLU}.Launch(tile, 100)
 	add("matmul glu, direct", l, err)
 	tile = kernels.Tile{BM: 8, BN: 32, WM: 1, WN: 1, Split: 2}
-	l, err = kernels.MatMul{Matrices: kernels.Matrices{Format: kernels.Format{Bits: 8, Group: 64}, K: 256},
+	l, err = kernels.MatMul{Matrices: kernels.Matrices{Format: kernels.Format{Bits: 8, Group: 64}, K: 256,
+		Packed: kernels.InLanes},
 		N: 1000}.Launch(tile, 8)
 	add("matmul, direct, eight vectors", l, err)
-	l, err = kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine, K: 256}, N: 1000,
+	l, err = kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine, K: 256, Packed: kernels.InLanes}, N: 1000,
 		Activation: kernels.SiLU}.Launch(tile, 8)
 	add("matmul glu, direct, eight vectors", l, err)
 	l, err = kernels.Dequantize{Format: affine, N: 1000, K: 256}.Launch()

@@ -215,12 +215,9 @@ func tiled(name string, m kernels.Matrices, rows, tokens int,
 		bytes: weights(m.Format, rows, m.K) + float64(tokens*(m.K*2+rows*4)),
 		flops: 2 * float64(tokens) * float64(rows*m.K),
 		variants: func(on kernels.Machine) (out []variant, err error) {
-			forms := []kernels.Matrices{m}
-			if packed := m.PackedFor(on, rows, tokens); packed > 0 {
-				forms = append([]kernels.Matrices{m}, m)
-				forms[0].Packed = packed
-			}
-			for _, form := range forms {
+			for _, packed := range m.Packings(on, rows, tokens) {
+				form := m
+				form.Packed = packed
 				tiles, launch := of(form, on)
 				list, err := variantsOf(tiles, launch)
 				if err != nil {
@@ -278,16 +275,22 @@ func manyExperts(few kernels.Experts, tokens int) []testCase {
 		Activation: few.Activation}
 	sizes, pairs := kernels.Sizes{Tokens: tokens}, tokens*e.Top
 	name := func(s string) string { return fmt.Sprintf("qwen experts %s of %d", s, tokens) }
-	all := slices.Concat(e.Tiles(kernels.CUDA, 8*e.Count/e.Top), e.Tiles(kernels.CUDA, 32*e.Count/e.Top),
-		e.Tiles(kernels.CUDA, 512*e.Count))
+	on, lanes := kernels.Machine{Target: kernels.CUDA}, e
+	lanes.Lanes = true
+	all := slices.Concat(lanes.Tiles(on, 8*e.Count/e.Top), e.Tiles(on, 8*e.Count/e.Top), e.Tiles(on, 32*e.Count/e.Top),
+		e.Tiles(on, 512*e.Count))
 	var out []testCase
 	add := func(product string, rows, k int, fit []kernels.Tile,
-		launch func(t kernels.Tile, tokens int) (kernels.Launch, error)) {
+		launch func(e kernels.ManyExperts, t kernels.Tile, tokens int) (kernels.Launch, error)) {
 		out = append(out, testCase{
 			name: name(fmt.Sprintf("%s by %d", product, fit[0].BM)), sizes: sizes,
 			bytes: weights(e.Format, e.Count*rows, k), flops: 2 * float64(pairs) * float64(rows*k),
 			variants: func(kernels.Machine) ([]variant, error) {
-				return variantsOf(fit, func(t kernels.Tile) (kernels.Launch, error) { return launch(t, tokens) })
+				return variantsOf(fit, func(t kernels.Tile) (kernels.Launch, error) {
+					of := e
+					of.Lanes = t.BK == 0
+					return launch(of, t, tokens)
+				})
 			},
 		})
 	}
@@ -299,11 +302,11 @@ func manyExperts(few kernels.Experts, tokens int) []testCase {
 			}
 		}
 		if len(fit) > 0 {
-			add("up", 2*e.Inner, e.Hidden, fit, e.LaunchUp)
-			add("down", e.Hidden, e.Inner, fit, e.LaunchDown)
+			add("up", 2*e.Inner, e.Hidden, fit, kernels.ManyExperts.LaunchUp)
+			add("down", e.Hidden, e.Inner, fit, kernels.ManyExperts.LaunchDown)
 		}
 	}
-	l, err := e.LaunchSort(e.Tiles(kernels.CUDA, tokens)[0], tokens)
+	l, err := e.LaunchSort(e.Tiles(on, tokens)[0], tokens)
 	l2, err2 := e.LaunchCombine(tokens)
 	return append(out, testCase{name: name("sort"), sizes: sizes, variants: only("one threadgroup", l, err)},
 		testCase{name: name("combine"), sizes: sizes, bytes: float64((pairs + tokens) * e.Hidden * 4),
