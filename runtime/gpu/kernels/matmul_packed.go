@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Packed products are for 17 to 512 vectors, on devices where four simdgroups multiply together (Machine.Groups).
+// Packed products are for 17 to 128 vectors, on devices where four simdgroups multiply together (Machine.Groups).
 // Codes of weights go to the registers that multiply them; the vectors, which all simdgroups read, are copied to
 // threadgroup memory, Tile.Stages stages ahead. A stage has 128 columns for each of Tile.Split groups of four
 // simdgroups, which share the columns of the same rows of weights. Tile.Ahead blocks of codes are read ahead.
@@ -16,13 +16,14 @@ const (
 	packedColumns = 128
 	// packedPitch is the number of floats from one vector's results to the next in threadgroup memory.
 	packedPitch = 68
-	// packedLeast is the number of vectors from which on packed products are faster than those of directTiles.
-	packedLeast = 17
+	// packedLeast is the number of vectors from which on packed products are faster than those of directTiles on an H100;
+	// of weights with packedLarge numbers or more it is packedLeastLarge.
+	packedLeast      = 17
+	packedLeastLarge = 33
+	packedLarge      = 32 << 20
 	// packedMost is the number of vectors up to which they are faster than making bf16 of a weight for a library of matrix
-	// products; of weights with packedLarge numbers or more it is twice that. It follows from what both take for 128
-	// vectors on an H100.
-	packedMost  = 256
-	packedLarge = 32 << 20
+	// products. For 256 vectors both take as long.
+	packedMost = 128
 )
 
 // InLanes is the Packed of vectors that are rows of bf16 in the order in which lanes of tiles of BK 0 read them; see
@@ -43,15 +44,15 @@ func (m Matrices) Packings(machine Machine, n, rows int) (out []int) {
 
 // eightsFor is the number of eights of vectors that a product should have packed together; 0 where it should not.
 func (m Matrices) eightsFor(machine Machine, n, rows int) int {
-	most := packedMost
+	least := packedLeast
 	if n*m.K >= packedLarge {
-		most *= 2
+		least = packedLeastLarge
 	}
-	if rows < packedLeast || rows > most || n*8 < machine.Cores*64 {
+	if rows < least || rows > packedMost || n*8 < machine.Cores*64 {
 		return 0 // of so few rows of weights, parts go to too few multiprocessors
 	}
 	for _, eights := range []int{4, 8, 16} {
-		if m.Packed = eights; (rows <= eights*8 || eights == 16) && len(m.packedTiles(machine, n)) > 0 {
+		if m.Packed = eights; rows <= eights*8 && len(m.packedTiles(machine, n)) > 0 {
 			return eights
 		}
 	}
