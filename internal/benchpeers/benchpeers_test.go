@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -61,14 +62,36 @@ func TestVocabulary(t *testing.T) {
 }
 
 func TestServedTable(t *testing.T) {
-	row := func(total float64) serving.Row {
-		return serving.Row{First: serving.Times{P50: 0.1, P99: 0.2}, Between: serving.Times{P50: 0.01, P99: 0.02},
-			Total: total}
+	run := func(total float64, cached int) servedRun {
+		return servedRun{Row: serving.Row{Requests: 2, Prompt: 64, Cached: cached, Total: total,
+			First: serving.Times{P50: 0.1, P99: 0.2}, Between: serving.Times{P50: 0.01, P99: 0.02}},
+			worked: time.Second, others: total / 100}
 	}
+	kinds, err := served{concurrent: "1,4", prompts: "new,again"}.kinds()
+	require.NoError(t, err)
+	require.Equal(t, []servedKind{{"new", "1"}, {"new", "4"}, {"again", "1"}, {"again", "4"}}, kinds)
 	var b bytes.Buffer
-	writeServed(&b, []string{"4"}, &server{name: "etc",
-		rows: map[int][]serving.Row{4: {row(30), row(10), row(20), row(24)}}})
-	require.Equal(t, "| 4 | etc | 100 | 200 | 10.0 | 20.0 | 22.0 | 10.0–30.0 |", strings.Split(b.String(), "\n")[2])
+	writeServed(&b, kinds[1:2], &server{name: "etc",
+		runs: map[servedKind][]servedRun{kinds[1]: {run(30, 0), run(10, 64), run(20, 64), run(24, 128)}}})
+	lines := strings.Split(b.String(), "\n")
+	require.Equal(t, "| new | 4 | etc | 50 % | 100 | 200 | 10.0 | 20.0 | 22.0 | 10.0–30.0 | 1.00 |", lines[2])
+	require.Contains(t, lines[4], "used 0.3 cores at most")
+	for _, o := range []served{{concurrent: "x", prompts: "new"}, {concurrent: "0", prompts: "new"},
+		{concurrent: "1", prompts: "old"}} {
+		_, err := o.kinds()
+		require.Error(t, err)
+	}
+}
+
+// TestProcessTime: the name of the program does not mislead it.
+func TestProcessTime(t *testing.T) {
+	d, ok := parseProcessTime("7 (a) (b 1 2) S 1 7 7 0 -1 4194560 100 0 0 0 123 45 0 0 20 0 1 0 99 1 2\n")
+	require.True(t, ok)
+	require.Equal(t, 1680*time.Millisecond, d)
+	for _, text := range []string{"", "7 (a) S 1", "7 (a) S 1 7 7 0 -1 4194560 100 0 0 0 x 45 0"} {
+		_, ok := parseProcessTime(text)
+		require.False(t, ok, text)
+	}
 }
 
 func TestFloat16(t *testing.T) {

@@ -47,6 +47,8 @@ func run() error {
 	flag.StringVar(&o.concurrent, "serve", "",
 		"compare the servers, of one number of threads, with so many streams at a time, as 1,4,16")
 	flag.IntVar(&o.perStream, "answers", 2, "answers of each stream, with -serve")
+	flag.StringVar(&o.prompts, "prompts", "new,again",
+		"prompts, with -serve: new ones, and the same ones again, which servers have in their caches")
 	commit := flag.String("commit", "", "what the results are of (default: git's HEAD)")
 	flag.Parse()
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
@@ -119,6 +120,9 @@ func (p *peers) alone(s setting, run func() (samples, *exec.Cmd, error)) (sample
 	}
 }
 
+// tick is the unit of times in /proc, USER_HZ.
+const tick = time.Second / 100
+
 // busyTime is how long all processors have worked since the start of the machine, where Linux says so.
 func busyTime() (time.Duration, bool) {
 	text, err := os.ReadFile("/proc/stat")
@@ -127,8 +131,30 @@ func busyTime() (time.Duration, bool) {
 		_, err = fmt.Sscanf(string(text), "cpu %d %d %d %d %d %d %d", &user, &nice, &system, &idle,
 			&wait, &interrupts, &soft)
 	}
-	const tick = time.Second / 100 // USER_HZ
 	return time.Duration(user+nice+system+interrupts+soft) * tick, err == nil
+}
+
+// processTime is how long a process has worked, where Linux says so.
+func processTime(pid int) (time.Duration, bool) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, false
+	}
+	return parseProcessTime(string(text))
+}
+
+// parseProcessTime reads the time in user and kernel mode from a line of /proc/PID/stat: the 14th and 15th field. The
+// second one is the name of the program in parentheses, which may hold anything.
+func parseProcessTime(stat string) (time.Duration, bool) {
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 13 {
+		return 0, false
+	}
+	var user, system int64
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
+		return 0, false
+	}
+	return time.Duration(user+system) * tick, true
 }
 
 func arguments(s setting, n plan) []string {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,17 +24,55 @@ import (
 // served is the command line of a comparison of servers.
 type served struct {
 	concurrent                          string // streams at a time, separated by commas
+	prompts                             string // kinds of prompts, separated by commas
 	prompt, generate, rounds, perStream int
 }
 
 // servedContext is the context of a stream in tokens.
 const servedContext = 1024
 
+// prefixMemory is the memory for caches of prefixes in MiB, llama-server's default.
+const prefixMemory = 8192
+
+// Kinds of prompts.
+const (
+	newPrompts  = "new"   // no server has seen them
+	sameAgain   = "again" // the same ones in every run; one run that does not count comes first
+	seedOfAgain = "1"
+)
+
+// servedKind is what a row of the table is of.
+type servedKind struct{ prompts, streams string }
+
+// kinds lists the rows of the table for each server.
+func (o served) kinds() ([]servedKind, error) {
+	var out []servedKind
+	for prompts := range strings.SplitSeq(o.prompts, ",") {
+		if prompts != newPrompts && prompts != sameAgain {
+			return nil, fmt.Errorf("-prompts: %q is neither %s nor %s", prompts, newPrompts, sameAgain)
+		}
+		for streams := range strings.SplitSeq(o.concurrent, ",") {
+			if n, err := strconv.Atoi(streams); err != nil || n < 1 {
+				return nil, fmt.Errorf("-serve: %q is no number of streams", streams)
+			}
+			out = append(out, servedKind{prompts, streams})
+		}
+	}
+	return out, nil
+}
+
 // server is one of the two, while it runs.
 type server struct {
 	name, url string
 	command   *exec.Cmd
-	rows      map[int][]serving.Row // by streams
+	runs      map[servedKind][]servedRun
+}
+
+// servedRun is what a run of etc bench measured.
+type servedRun struct {
+	serving.Row
+	worked time.Duration // processor time of the server, for the warm-up too; 0: not known
+	others float64       // cores that other processes used meanwhile
 }
 
 // serveFiles makes the files of a model for both servers: a GGUF file with a vocabulary, and the program of it.
@@ -90,7 +129,7 @@ func (p *peers) start(name, ready, program string, args ...string) (*server, err
 	args = append(args, "--port", fmt.Sprint(port))
 	fmt.Fprintf(p.log, "benchpeers: %s %s\n", program, strings.Join(args, " "))
 	s := &server{name: name, url: fmt.Sprintf("http://127.0.0.1:%d", port), command: exec.Command(program, args...),
-		rows: map[int][]serving.Row{}}
+		runs: map[servedKind][]servedRun{}}
 	s.command.Stdout, s.command.Stderr = io.Discard, io.Discard
 	if err := s.command.Start(); err != nil {
 		return nil, err
@@ -114,26 +153,42 @@ func (s *server) stop() {
 	s.command.Wait()                       //nolint:errcheck // so it ends
 }
 
-// measure measures a server and stores the results.
-func (p *peers) measure(s *server, streams string, o served) error {
-	n := 0
-	if _, err := fmt.Sscan(streams, &n); err != nil || n < 1 {
-		return fmt.Errorf("-serve: %q is no number of streams", streams)
+// measure measures a server while the other one rests.
+func (p *peers) measure(s *server, k servedKind, o served) (servedRun, error) {
+	streams, err := strconv.Atoi(k.streams)
+	if err != nil {
+		return servedRun{}, err
 	}
-	c := exec.Command(p.etc, "bench", "--serve", s.url, "--concurrent", streams, "--requests",
-		fmt.Sprint(n*o.perStream),
-		"-p", fmt.Sprint(o.prompt), "-n", fmt.Sprint(o.generate), "--json")
+	args := []string{"bench", "--serve", s.url, "--concurrent", k.streams, "--requests", fmt.Sprint(streams * o.perStream),
+		"-p", fmt.Sprint(o.prompt), "-n", fmt.Sprint(o.generate), "--json"}
+	if k.prompts == sameAgain {
+		args = append(args, "--prompt-seed", seedOfAgain)
+	}
+	c := exec.Command(p.etc, args...)
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, p.log
+	start := time.Now()
+	busy, _ := busyTime()
+	worked, _ := processTime(s.command.Process.Pid)
 	if err := c.Run(); err != nil {
-		return fmt.Errorf("%s: %w", s.name, err)
+		return servedRun{}, fmt.Errorf("%s: %w", s.name, err)
 	}
 	var result struct{ Rows []serving.Row }
 	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
-		return err
+		return servedRun{}, err
 	}
-	s.rows[n] = append(s.rows[n], result.Rows...)
-	return nil
+	if len(result.Rows) != 1 {
+		return servedRun{}, fmt.Errorf("%s: etc bench printed %d rows for one", s.name, len(result.Rows))
+	}
+	run := servedRun{Row: result.Rows[0]}
+	after, known := processTime(s.command.Process.Pid)
+	if known {
+		run.worked = after - worked
+		busyAfter, _ := busyTime()
+		client := c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+		run.others = float64(busyAfter-busy-run.worked-client) / float64(time.Since(start))
+	}
+	return run, nil
 }
 
 // serve compares the servers of a model in turns, and writes a table of the medians.
@@ -142,76 +197,117 @@ func (p *peers) serve(w io.Writer, name string, threads string, o served) error 
 	if !ok {
 		return fmt.Errorf("-models: there is no %q", name)
 	}
-	llama, err := p.buildServer()
+	kinds, err := o.kinds()
 	if err != nil {
 		return err
+	}
+	servers, err := p.startBoth(m, threads, kinds)
+	for _, s := range servers {
+		defer s.stop()
+	}
+	if err != nil {
+		return err
+	}
+	if err := p.inTurns(servers, kinds, o); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s, %s threads, answers of %d tokens to prompts of %d, %d rounds\n\n", m.label, threads,
+		o.generate, o.prompt, o.rounds)
+	writeServed(w, kinds, servers...)
+	return nil
+}
+
+// startBoth starts the servers of a model; those that it has started it returns with an error too.
+func (p *peers) startBoth(m model, threads string, kinds []servedKind) ([]*server, error) {
+	llama, err := p.buildServer()
+	if err != nil {
+		return nil, err
 	}
 	pte, ggufPath, err := p.serveFiles(m)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	streams := strings.Split(o.concurrent, ",")
-	most := streams[len(streams)-1]
-	slots := 0
-	if _, err := fmt.Sscan(most, &slots); err != nil {
-		return fmt.Errorf("-serve: %q is no number of streams", most)
+	most := 0
+	for _, k := range kinds {
+		n, err := strconv.Atoi(k.streams)
+		if err != nil {
+			return nil, err
+		}
+		most = max(most, n)
 	}
 	ours, err := p.start("etc", "/ready", p.etc, "serve", pte, "--device", "cpu", "--threads", threads,
-		"--max-concurrent", most)
+		"--max-concurrent", fmt.Sprint(most), "--cache-memory", fmt.Sprint(prefixMemory, "MiB"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer ours.stop()
-	theirs, err := p.start("llama.cpp", "/health", llama, "-m", ggufPath, "-t", threads, "-np", most, "-c",
-		fmt.Sprint(slots*servedContext))
+	theirs, err := p.start("llama.cpp", "/health", llama, "-m", ggufPath, "-t", threads, "-np", fmt.Sprint(most), "-c",
+		fmt.Sprint(most*servedContext), "--cache-ram", fmt.Sprint(prefixMemory))
 	if err != nil {
-		return err
+		return []*server{ours}, err
 	}
-	defer theirs.stop()
-	for round := range o.rounds {
-		for _, n := range streams {
-			pair := []*server{ours, theirs}
-			if round%2 == 1 {
-				slices.Reverse(pair)
-			}
-			for _, s := range pair {
-				if err := p.measure(s, n, o); err != nil {
-					return err
+	return []*server{ours, theirs}, nil
+}
+
+// inTurns measures all kinds of a round with both servers, of which another one is first in every round. New prompts come
+// behind the ones that come again, so that caches have room for these.
+func (p *peers) inTurns(servers []*server, kinds []servedKind, o served) error {
+	for _, prompts := range []string{sameAgain, newPrompts} {
+		for round := range o.rounds {
+			for _, k := range kinds {
+				if k.prompts != prompts {
+					continue
+				}
+				for i := range servers {
+					s := servers[(i+round)%len(servers)]
+					if round == 0 && prompts == sameAgain { // the caches are filled
+						if _, err := p.measure(s, k, o); err != nil {
+							return err
+						}
+					}
+					run, err := p.measure(s, k, o)
+					if err != nil {
+						return err
+					}
+					s.runs[k] = append(s.runs[k], run)
 				}
 			}
 		}
 	}
-	fmt.Fprintf(w, "%s, %s threads, answers of %d tokens to prompts of %d, %d rounds\n\n", m.label, threads,
-		o.generate, o.prompt, o.rounds)
-	writeServed(w, streams, ours, theirs)
 	return nil
 }
 
 // writeServed writes the medians of all rounds.
-func writeServed(w io.Writer, streams []string, servers ...*server) {
-	fmt.Fprintln(w, "| streams | server | first token, ms, p50 | p99 | between tokens, ms, p50 | p99 | tokens/s of "+
-		"all | min–max |")
-	fmt.Fprintln(w, "|---:|---|---:|---:|---:|---:|---:|---:|")
-	for _, n := range streams {
+func writeServed(w io.Writer, kinds []servedKind, servers ...*server) {
+	fmt.Fprintln(w, "| prompts | streams | server | cached | first token, ms, p50 | p99 | between tokens, ms, p50 "+
+		"| p99 | tokens/s of all | min–max | CPU, s |")
+	fmt.Fprintln(w, "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+	others := 0.0
+	for _, k := range kinds {
 		for _, s := range servers {
-			count := 0
-			fmt.Sscan(n, &count) //nolint:errcheck // measure has read it
-			column := func(f func(serving.Row) float64) []float64 {
+			column := func(f func(servedRun) float64) []float64 {
 				var out []float64
-				for _, r := range s.rows[count] {
+				for _, r := range s.runs[k] {
 					out = append(out, f(r))
 				}
 				slices.Sort(out)
 				return out
 			}
-			ms := func(f func(serving.Row) float64) float64 { return 1000 * median(column(f)) }
-			total := column(func(r serving.Row) float64 { return r.Total })
-			fmt.Fprintf(w, "| %s | %s | %.0f | %.0f | %.1f | %.1f | %.1f | %.1f–%.1f |\n", n, s.name,
-				ms(func(r serving.Row) float64 { return r.First.P50 }),
-				ms(func(r serving.Row) float64 { return r.First.P99 }),
-				ms(func(r serving.Row) float64 { return r.Between.P50 }),
-				ms(func(r serving.Row) float64 { return r.Between.P99 }),
-				median(total), total[0], total[len(total)-1])
+			middle := func(f func(servedRun) float64) float64 { return median(column(f)) }
+			total := column(func(r servedRun) float64 { return r.Total })
+			for _, r := range s.runs[k] {
+				others = max(others, r.others)
+			}
+			fmt.Fprintf(w, "| %s | %s | %s | %.0f %% | %.0f | %.0f | %.1f | %.1f | %.1f | %.1f–%.1f | %.2f |\n",
+				k.prompts, k.streams, s.name,
+				middle(func(r servedRun) float64 { return 100 * float64(r.Cached) / float64(r.Prompt*r.Requests) }),
+				middle(func(r servedRun) float64 { return 1000 * r.First.P50 }),
+				middle(func(r servedRun) float64 { return 1000 * r.First.P99 }),
+				middle(func(r servedRun) float64 { return 1000 * r.Between.P50 }),
+				middle(func(r servedRun) float64 { return 1000 * r.Between.P99 }),
+				median(total), total[0], total[len(total)-1],
+				middle(func(r servedRun) float64 { return r.worked.Seconds() }))
 		}
 	}
+	fmt.Fprintf(w, "\nCPU is the processor time of the server in a run, its warm-up too, where the system tells. "+
+		"Other processes used %.1f cores at most.\n", others)
 }

@@ -53,7 +53,9 @@ With --serve a server is measured, as its clients see it: etc serve, or another 
 /tokenize. So many streams (--concurrent) ask for answers of -n tokens to prompts of -p tokens, each prompt another
 one, until --requests answers are there. A row shows the time until the first part of an answer and the time
 between parts (half, and all but one in a hundred, were no longer), and tokens per second: of one stream behind its
-first part, and of all.
+first part, and of all. Prompts are new in every run, so that no prefix cache has them; those of --prompt-seed are
+the same in every run of that number. The last column is what the server says it did not compute of the prompts,
+because it had them.
 
 With --speculate rounds of drafts are measured behind -d tokens (default 128), one sequence in calls as those of
 serve: what the drafts take, what the call takes that verifies them, beside a call of one row. A row shows a number of

@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"net/url"
@@ -20,12 +21,13 @@ type benchServeFlags struct {
 	url, model, keyFile string
 	concurrent          []int
 	requests            int
+	seed                int64 // of the prompts, below 0: a new one
 	remote              bool
 }
 
 // benchServeNames are the flags that only go with --serve, benchServeToo those of bench that do.
 var (
-	benchServeNames = []string{"serve", "concurrent", "requests", "model", "api-key-file", "remote"}
+	benchServeNames = []string{"serve", "concurrent", "requests", "prompt-seed", "model", "api-key-file", "remote"}
 	benchServeToo   = []string{"n-prompt", "n-gen", "json"}
 )
 
@@ -33,6 +35,8 @@ func (f *benchServeFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.url, "serve", "", "measure the server at this address, as http://127.0.0.1:8080")
 	fl.IntSliceVar(&f.concurrent, "concurrent", []int{1}, "streams at a time, with --serve, as 1,8,32")
 	fl.IntVar(&f.requests, "requests", 0, "answers of each row, with --serve (default: 4 for each stream)")
+	fl.Int64Var(&f.seed, "prompt-seed", -1,
+		"0 or more: prompts, with --serve, that are the same in every run with this number (default: new ones)")
 	fl.StringVar(&f.model, "model", "", "name of the model, with --serve (default: the server's first)")
 	fl.StringVar(&f.keyFile, "api-key-file", "", "file whose first line is the API key, with --serve")
 	fl.BoolVar(&f.remote, "remote", false, "let --serve name another machine: ask its people first")
@@ -81,9 +85,11 @@ func isThisMachine(host string) bool {
 
 // serverResult is what --serve --json prints. Times are in seconds.
 type serverResult struct {
-	Server string        `json:"server"`
-	Model  string        `json:"model"`
-	Rows   []serving.Row `json:"rows"`
+	Server string `json:"server"`
+	Model  string `json:"model"`
+	// Seed is that of the prompts: --prompt-seed asks for them again.
+	Seed int64         `json:"prompt_seed"`
+	Rows []serving.Row `json:"rows"`
 }
 
 // measureServer measures and prints the rows of a server.
@@ -91,9 +97,13 @@ func measureServer(cmd *cobra.Command, f benchFlags) error {
 	if err := f.served.check(cmd); err != nil {
 		return err
 	}
+	seed := f.served.seed
+	if seed < 0 {
+		seed = rand.Int64N(1 << 31)
+	}
 	o := serving.Options{URL: f.served.url, Model: f.served.model, Concurrent: f.served.concurrent,
-		Requests: f.served.requests,
-		Prompt:   f.prompt, Generate: f.generate}
+		Requests: f.served.requests, Seed: uint64(seed),
+		Prompt: f.prompt, Generate: f.generate}
 	if err := o.Check(); err != nil {
 		return usageError{err}
 	}
@@ -109,7 +119,7 @@ func measureServer(cmd *cobra.Command, f benchFlags) error {
 			count(r.Concurrent, "stream"),
 			count(r.Requests, "answer"), r.Generate, r.Prompt)
 	}
-	r := serverResult{Server: f.served.url}
+	r := serverResult{Server: f.served.url, Seed: seed}
 	r.Model, r.Rows, err = serving.Run(cmd.Context(), o)
 	var refused *net.OpError
 	switch {
@@ -127,14 +137,15 @@ func measureServer(cmd *cobra.Command, f benchFlags) error {
 func (r serverResult) write(cmd *cobra.Command) error {
 	table := [][]string{{"model", "streams", "answers", "prompt", "answer", "first ms p50", "p99",
 		"between ms p50", "p99",
-		"tokens/s of one", "of all"}}
+		"tokens/s of one", "of all", "cached"}}
 	ms := func(seconds float64) string { return fmt.Sprintf("%.2f", 1000*seconds) }
 	for _, x := range r.Rows {
 		table = append(table, []string{strings.ReplaceAll(r.Model, "|", `\|`), fmt.Sprint(x.Concurrent),
 			fmt.Sprint(x.Requests),
 			fmt.Sprint(x.Prompt), fmt.Sprint(x.Generate), ms(x.First.P50), ms(x.First.P99),
 			ms(x.Between.P50), ms(x.Between.P99),
-			speed(x.Stream), speed(x.Total)})
+			speed(x.Stream), speed(x.Total),
+			fmt.Sprintf("%.0f %%", 100*float64(x.Cached)/float64(x.Prompt*x.Requests))})
 	}
-	return writeMarkdown(shownOut(cmd), table, "lrrrrrrrrrr")
+	return writeMarkdown(shownOut(cmd), table, "lrrrrrrrrrrr")
 }

@@ -129,16 +129,22 @@ func (c *client) tokens(ctx context.Context, model string) ([]int, error) {
 type answer struct {
 	begun time.Time
 	parts []time.Time // when each part of the text was there
-	count int         // tokens
+	usage usage
+}
+
+// usage is what a server tells of an answer's tokens.
+type usage struct {
+	Tokens  int `json:"completion_tokens"`
+	Details struct {
+		Cached int `json:"cached_tokens"` // of the prompt, which were not computed
+	} `json:"prompt_tokens_details"`
 }
 
 // chunk is an event of a stream of completions.
 type chunk struct {
 	Choices []struct{ Text string }
-	Usage   *struct {
-		Tokens int `json:"completion_tokens"`
-	}
-	Error *struct{ Message string }
+	Usage   *usage
+	Error   *struct{ Message string }
 }
 
 // maxEvent bounds an event of a stream, in bytes.
@@ -157,10 +163,9 @@ func (c *client) complete(ctx context.Context, model string, prompt []int, n int
 	if err := a.readStream(r.Body, c.now); err != nil {
 		return a, err
 	}
-	if a.count != n {
+	if a.usage.Tokens != n {
 		return a, fmt.Errorf("the answer has %d tokens where %d were asked for: the server must take ignore_eos "+
-			"and tell the "+
-			"tokens of the answer (stream_options.include_usage)", a.count, n)
+			"and tell the tokens of the answer (stream_options.include_usage)", a.usage.Tokens, n)
 	}
 	_, err = io.Copy(io.Discard, io.LimitReader(r.Body, maxEvent)) // so that the connection is used again
 	return a, err
@@ -203,7 +208,7 @@ func (a *answer) read(data []byte, now time.Time) error {
 		a.parts = append(a.parts, now)
 	}
 	if e.Usage != nil {
-		a.count = e.Usage.Tokens
+		a.usage = *e.Usage
 	}
 	return nil
 }

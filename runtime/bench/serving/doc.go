@@ -4,8 +4,8 @@
 // # Invariants
 //
 //   - Requests are bounded in number, and no more run at a time than were asked for.
-//   - Every stream gets a prompt of its own, pseudo-random but the same in every run, so that a prefix cache helps
-//     none.
+//   - Every request gets a prompt of its own, pseudo-random. Prompts of equal seeds are equal: a server that has seen
+//     them in an earlier run may have them in its prefix cache, which a row tells (cached tokens).
 //   - All answers have the length that was asked for; an answer of another length is an error, never a figure.
 //   - One request of each stream runs unmeasured before a row is measured. Answers without a text have no times.
 //   - Times are those of the client's clock, from before the request is sent until its bytes were read.

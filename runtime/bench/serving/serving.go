@@ -33,6 +33,9 @@ type Options struct {
 	Concurrent, Prompt, Generate []int
 	// Requests is how many answers a row measures, all streams together; 0: four for each stream.
 	Requests int
+	// Seed chooses the prompts. Runs of equal seeds and otherwise equal options have equal prompts, which a server may
+	// have in its prefix cache then.
+	Seed uint64
 	// Now reads the clock; nil is time.Now.
 	Now func() time.Time
 	// Started is called before a row is measured; nil for none.
@@ -46,6 +49,9 @@ type Row struct {
 	// Prompt and Generate are the tokens of each prompt and each answer.
 	Prompt   int `json:"prompt"`
 	Generate int `json:"generate"`
+	// Cached are the tokens of all prompts together that the server says it did not compute, because it had them
+	// (usage.prompt_tokens_details.cached_tokens); 0 where it does not say.
+	Cached int `json:"cached_tokens"`
 	// First is the time until the first part of an answer, Between the time from part to part. A part is a token, or
 	// more where a character has several.
 	First   Times `json:"first"`
@@ -117,7 +123,7 @@ func Run(ctx context.Context, o Options) (model string, rows []Row, err error) {
 	if err != nil {
 		return model, nil, err
 	}
-	m := &measurement{client: c, model: model, ids: ids, random: rand.New(rand.NewPCG(0x5eed, 1))}
+	m := &measurement{client: c, model: model, ids: ids, random: rand.New(rand.NewPCG(0x5eed, o.Seed))}
 	for _, prompt := range o.Prompt {
 		for _, generate := range o.Generate {
 			for _, concurrent := range o.Concurrent {
@@ -190,7 +196,8 @@ func (r *Row) fill(answers []answer, took time.Duration) error {
 	var first, between, speed []float64
 	tokens := 0
 	for _, a := range answers {
-		tokens += a.count
+		tokens += a.usage.Tokens
+		r.Cached += a.usage.Details.Cached
 		if len(a.parts) == 0 {
 			continue
 		}
@@ -199,7 +206,7 @@ func (r *Row) fill(answers []answer, took time.Duration) error {
 			between = append(between, a.parts[i].Sub(a.parts[i-1]).Seconds())
 		}
 		if last := a.parts[len(a.parts)-1].Sub(a.parts[0]).Seconds(); last > 0 {
-			speed = append(speed, float64(a.count-1)/last)
+			speed = append(speed, float64(a.usage.Tokens-1)/last)
 		}
 	}
 	if len(first) == 0 {

@@ -124,6 +124,33 @@ func TestRow(t *testing.T) {
 	require.Len(t, seen, 4, "every prompt is another")
 }
 
+// TestSeed: equal seeds give equal prompts, another one others.
+func TestSeed(t *testing.T) {
+	s := newServer(t)
+	for _, seed := range []uint64{7, 7, 8} {
+		o := s.options()
+		o.Seed = seed
+		_, _, err := serving.Run(t.Context(), o)
+		require.NoError(t, err)
+	}
+	require.Equal(t, s.prompts[:4], s.prompts[4:8])
+	for _, p := range s.prompts[8:] {
+		require.NotContains(t, s.prompts[:8], p)
+	}
+}
+
+// TestCached: a row has the tokens that the server did not compute of the prompts that count, all together.
+func TestCached(t *testing.T) {
+	s := newServer(t)
+	s.answer = func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "data: {\"choices\": [{\"text\": \"x\"}]}\n\ndata: {\"choices\": [], \"usage\": {\"completion_tokens\": %d, "+
+			"\"prompt_tokens_details\": {\"cached_tokens\": %d}}}\n\ndata: [DONE]\n\n", s.lengths[len(s.lengths)-1], len(s.lengths))
+	}
+	_, rows, err := serving.Run(t.Context(), s.options())
+	require.NoError(t, err)
+	require.Equal(t, 2+3+4, rows[0].Cached, "without the warm-up")
+}
+
 // TestConcurrent: as many run at a time as were asked for, never more, and as many in all.
 func TestConcurrent(t *testing.T) {
 	s := newServer(t)
