@@ -35,7 +35,8 @@ type Options struct {
 	// Concurrent is the most answers at a time; 0 is 4. More wait.
 	Concurrent int
 	// CacheMemory is the memory for the states of answers and of prefixes in bytes, of two sequences at least; 0 is
-	// enough for Concurrent whole contexts twice, but at most half of the memory that is left.
+	// enough for Concurrent whole contexts and as many prefixes, of these at least 16 or 2 GiB, but at most half of the
+	// memory that is left.
 	CacheMemory int64
 	// Tokenizer is the path of a tokenizer.json in the place of the file's.
 	Tokenizer string

@@ -90,14 +90,24 @@ func (f Fit) Check(available int64) error {
 		f.File, size(f.Need.Weights), state, size(left), where, advice))
 }
 
+// Few answers at a time are not few conversations, so prefixes get at least leastPrefixes states, of at most
+// leastPrefixesBytes together. A conversation of a model with recurrent state has two states and more: behind its last
+// prompt and behind the answer.
+const (
+	leastPrefixes      = 16
+	leastPrefixesBytes = 2 << 30
+)
+
 // Budget returns the bytes of memory for the caches of answers running at a time. Each gets two states, one for
-// itself and one for a cached prefix, and the recurrent states that a call keeps when it verifies drafts drafts. The
-// result is at most half of the available memory that the weights leave, and at least two states; if those do not
-// fit, it returns an error. 0 available bytes stand for not known.
+// itself and one for a cached prefix, and the recurrent states that a call keeps when it verifies drafts drafts.
+// Prefixes get at least 16 states, or 2 GiB where 16 would be more. The result is at most half of the available memory
+// that the weights leave, and at least two states; if those do not fit, it returns an error. 0 available bytes stand
+// for not known.
 func (f Fit) Budget(answers, drafts int, available int64) (int64, error) {
 	f.Sessions = 2
 	state := max(f.Need.State, 1)
-	budget := 2 * state * int64(answers)
+	running := state * int64(answers)
+	budget := running + max(running, min(leastPrefixes*state, leastPrefixesBytes))
 	if drafts > 0 {
 		budget += (f.Need.State - f.Need.Position*int64(f.Context)) * int64((drafts+1)*answers)
 	}

@@ -63,7 +63,7 @@ Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends a
 	fl.IntVar(&f.queue, "max-queue", 256, "most requests that wait beside them; more are told to come again (429)")
 	fl.StringVar(&f.cacheMemory, "cache-memory", "",
 		"memory for the caches of each file, as 8GiB (default: what its answers at a time need, and as much again "+
-			"for prefixes)")
+			"for prefixes, or more of few answers)")
 	fl.StringVar(&f.slotDir, "slot-dir", "",
 		"folder for states that /slots saves and restores; they hold what was said (default: none are)")
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the certificate, for https")
