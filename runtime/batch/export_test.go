@@ -15,10 +15,13 @@ func ChooseAbove(d Draw, logits []float32, minP float32) int { return d.chooseAb
 
 // RowsFor is the number of rows that a call of n is run as, of at most so many.
 func RowsFor(n, most int, onDevice bool) int {
-	x := &raggedExecutor{onDevice: onDevice}
+	x := &raggedExecutor{anyRows: !onDevice}
 	x.options.Rows = most
 	return x.rowsFor(n)
 }
+
+// RowsOfCall is the number of rows that a ragged executor runs a call of n as.
+func RowsOfCall(x Executor, n int) int { return x.(*raggedExecutor).rowsFor(n) }
 
 // Poison overwrites all units of a ragged executor that nobody holds with NaN.
 func Poison(x Executor, m *cache.Memory) error {

@@ -69,7 +69,7 @@ type raggedExecutor struct {
 	instance   engine.Instance
 	inputs     map[string]*eval.Tensor // tables of constant shape, written anew for every call
 	draws      bool                    // the device draws tokens: see drawn.go
-	onDevice   bool                    // the engine is not one of the host
+	anyRows    bool                    // calls have nearly the rows that they need: see rowsFor
 	fixed      int                     // the rows of every call of the program, 0: any; see pieces.go
 	kind       speculate.Kind          // of the draft
 }
@@ -117,7 +117,7 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 		return nil, err
 	}
 	x := &raggedExecutor{precision: o.Engine.Precision, inputs: map[string]*eval.Tensor{},
-		fixed: fixedRows(e, o.Engine), kind: o.Draft, onDevice: drawsOnDevice(e)}
+		fixed: fixedRows(e, o.Engine), kind: o.Draft, anyRows: runsAnyRows(e)}
 	choose := func(model *ragged.Model) (ragged.Options, error) {
 		x.layout = model.Layout(o.BlockRows, o.Engine.Precision)
 		x.options = ragged.Options{BlockRows: o.BlockRows, Rows: o.Rows, Sequences: o.Sequences, Storage: o.Storage}

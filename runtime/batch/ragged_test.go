@@ -13,6 +13,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/reference"
@@ -266,4 +267,20 @@ func TestRowsFor(t *testing.T) {
 	require.Less(t, len(sizes), 60)
 	require.Equal(t, 384, batch.RowsFor(260, 500, true))
 	require.Equal(t, 272, batch.RowsFor(260, 500, false))
+}
+
+// planned is an engine that takes long to plan a call, as those of devices do.
+type planned struct{ drawing }
+
+func (planned) RunsAnyRows() bool { return false }
+
+// TestRowsOfEngines: the CPU engine draws tokens as devices do, and its calls have finer sizes than theirs all the same.
+func TestRowsOfEngines(t *testing.T) {
+	m := fusetest.Load(t, "etc-qwen35moe-chat-sample")
+	for want, e := range map[int]engine.Engine{272: cpu.Engine{}, 384: planned{}} {
+		x, err := batch.NewRagged(m, e, batch.RaggedOptions{Rows: 500, Sequences: 2})
+		require.NoError(t, err)
+		require.Equal(t, want, batch.RowsOfCall(x, 260), "%T", e)
+		require.NoError(t, x.Close())
+	}
 }

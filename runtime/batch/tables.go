@@ -8,6 +8,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/schedule"
 )
 
@@ -20,19 +21,24 @@ func (x *raggedExecutor) tables(call *schedule.Call, wanted int) []eval.Value {
 	return x.tablesOf(x.module.Entry, call, n, w)
 }
 
-// rowsFor returns the number of rows that a call of n rows is padded to. On a GPU it is a bucket. Engines of the host
-// make a plan for a size in less time than the rows of a prompt take, so there it is one of up to 16 sizes between
-// two powers of two.
+// runsAnyRows reports whether the engine is an [engine.AnyRows].
+func runsAnyRows(e engine.Engine) bool {
+	a, ok := e.(engine.AnyRows)
+	return ok && a.RunsAnyRows()
+}
+
+// rowsFor returns the number of rows that a call of n rows is padded to. It is a bucket, but on an engine that plans a
+// size in less time than the rows of a prompt take (engine.AnyRows) one of up to 16 sizes between two powers of two.
 func (x *raggedExecutor) rowsFor(n int) int {
 	size := bucket(n, x.options.Rows)
-	if x.onDevice || size <= fewRows {
+	if !x.anyRows || size <= fewRows {
 		return size
 	}
 	step := max(8, 1<<bits.Len(uint(n-1))/32)
 	return min((n+step-1)/step*step, x.options.Rows)
 }
 
-// fewRows is the largest number of rows for which engines of the host use buckets too.
+// fewRows is the largest number of rows for which all engines use buckets.
 const fewRows = 32
 
 // tablesOf makes the inputs of entry f for a call, one for each parameter: tokens, positions, and tables of

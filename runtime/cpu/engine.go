@@ -31,6 +31,9 @@ func (Engine) Name() string { return "cpu" }
 // RunsRagged reports that there are kernels for calls of many sequences: see engine.Ragged.
 func (Engine) RunsRagged() bool { return true }
 
+// RunsAnyRows returns true: a plan is a list of closures. See engine.AnyRows.
+func (Engine) RunsAnyRows() bool { return true }
+
 // DrawsOnDevice returns true: the sampler runs on all threads. See engine.Drawing.
 func (Engine) DrawsOnDevice() bool { return true }
 

@@ -19,6 +19,9 @@ func (Engine) Name() string { return "reference" }
 // RunsRagged is true: see engine.Ragged.
 func (Engine) RunsRagged() bool { return true }
 
+// RunsAnyRows is true, since nothing is planned: see engine.AnyRows.
+func (Engine) RunsAnyRows() bool { return true }
+
 // Compile keeps the module; constants are decoded when they are first used and shared by the instances.
 func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
 	return &executable{m, o.Precision, eval.NewConstants()}, nil
