@@ -33,7 +33,8 @@ func StoredKeys(f File) []string {
 	return out
 }
 
-// hashedSegments sets the segments that fields of a record are hashes of: byKey are the segments of the named data.
+// hashedSegments sets, for each field of a record that is the hash of stored data, the segment of that data. byKey has
+// the segments of the named data.
 func (l *Layout) hashedSegments(r *Record, byKey map[string]int) error {
 	for i, f := range r.Fields {
 		if f.Of == "" {

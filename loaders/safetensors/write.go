@@ -37,7 +37,7 @@ func Bytes(data []byte) func(io.Writer) error {
 	}
 }
 
-// From returns the Data of an entry that is read from r to its end.
+// From returns a function for Entry.Data that copies the entry's bytes from r, up to its end.
 func From(r io.Reader) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := io.Copy(w, r)
