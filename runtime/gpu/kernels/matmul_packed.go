@@ -96,8 +96,8 @@ func (m Matrices) packedFor(machine Machine, n, planes int) (out []Tile) {
 // groups is the number of fours of simdgroups of a threadgroup with packed vectors.
 func (t Tile) groups() int { return t.threads() / 128 }
 
-// packedTimes are the times that 0, 1, 2 … groups of four simdgroups take beside each other on a multiprocessor of an
-// H100, in tenths of what one of them would take if they shared it evenly.
+// packedTimes says how long 0, 1, 2 … groups of four simdgroups take beside each other on a multiprocessor of an H100,
+// each for the same number of columns. Three keep it busy and take 30.
 var packedTimes = []int{0, 15, 21, 30, 40}
 
 // packedCost estimates the time of a tile.

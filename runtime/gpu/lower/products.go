@@ -32,7 +32,7 @@ type product struct {
 	few     bool // kernels of vectors compute it
 	exact   bool // tiled kernels keep its rows in float32
 	library bool // the device's library computes it
-	packed  int  // tiled kernels read so many eights of rows packed together; 0 where rows are as they are
+	packed  int  // kernels.Matrices.Packed: the form in which tiled kernels read its rows
 }
 
 // products returns the products that op computes, or nil if op is no product or kernels cannot compute one of them.
@@ -411,8 +411,9 @@ func (g *graph) prepare(b *ir.Builder, p *product, exact bool, packed int) *ir.V
 	return b.Value("prepare", a, x, weight)
 }
 
-// preparedGates gives the rows of a product as the gated norm before it writes them in bf16: once, for all products of them.
-// It returns nil where nothing but products reads the norm's result, or the device has no such kernel.
+// preparedGates returns the rows of a product as the gated norm before it writes them, in bf16 and in the form that
+// packed says: once, for all products of them. It returns nil where something else reads the norm's result, or the
+// device has no such kernel.
 func (g *graph) preparedGates(b *ir.Builder, x *ir.Value, packed int) *ir.Value {
 	h := g.defined(x, "gated_norm")
 	if h == nil {
