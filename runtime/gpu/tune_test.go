@@ -12,13 +12,17 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/runtime/cache"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/emulator"
 	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
+	"github.com/etc-ml/etc/runtime/ragged"
 )
 
 // TestTune: what is tuned gives the same results, on the same state, and a second start measures nothing. The tuner
@@ -396,4 +400,71 @@ func (s *timedSequence) Submit() error {
 	}
 	s.done = true
 	return s.Sequence.Submit()
+}
+
+// TestTuneOnlyRow: calls of many sequences with one row are tuned, and give the same results on the same state: tables
+// keep their content while kernels that read them are measured.
+func TestTuneOnlyRow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the tuner of a whole model on the emulator")
+	}
+	t.Parallel()
+	e := emulated(t).(gpu.Engine)
+	choose := func(*ragged.Model) (ragged.Options, error) {
+		return ragged.Options{BlockRows: 4, Rows: 8, Sequences: 2, Units: cache.Demand{16, 3}}, nil
+	}
+	m, _, err := fuse.Ragged(fusetest.Load(t, "etc-qwen35moe-chat-sample"), ragged.Options{}, choose, passes.Control{})
+	require.NoError(t, err)
+	run := func(e gpu.Engine) (all []*eval.Tensor) {
+		x := compile(t, e, m, engine.Options{Precision: eval.Mixed, Warn: func(string) {}})
+		for position := range 6 {
+			out, err := x.Run(t.Context(), onlyRow(t, m, position))
+			require.NoError(t, err)
+			all = append(all, out[0].Tensor)
+		}
+		return all
+	}
+	want := run(e)
+	var clock stopwatch
+	recorded := 0
+	got := run(gpu.Engine{Device: e.Device, Open: func() (device.Device, error) {
+		d, err := e.Open()
+		return timed{d, &clock, &recorded}, err
+	}, Tune: &tune.Options{Dir: t.TempDir(), Clock: clock.time, Budget: time.Hour, Least: 60 << 10}})
+	require.NotZero(t, recorded)
+	requireClose(t, want, got, 1e-4)
+}
+
+// onlyRow returns the inputs of a call whose only row is at a position of a sequence with its state in slot 2.
+func onlyRow(t *testing.T, m *ir.Module, position int) (in []eval.Value) {
+	t.Helper()
+	from := int64(2)
+	if position == 0 {
+		from = -1
+	}
+	for _, p := range m.Entry.Params {
+		var v *eval.Tensor
+		switch p.Param {
+		case "tokens":
+			v = eval.Ints(ir.I64, []int{1, 1}, []int64{int64(5 + 3*position)})
+		case "input_pos":
+			v = eval.Ints(ir.I64, []int{1}, []int64{int64(position)})
+		case "sequences", "wanted":
+			v = eval.Ints(ir.I32, []int{1}, []int64{0})
+		case "writes":
+			v = eval.Ints(ir.I32, []int{1}, []int64{2})
+		case "entries":
+			v = eval.Ints(ir.I32, []int{2, 3}, []int64{0, 1, from, 0, 0, 0})
+		case "blocks":
+			columns, _ := p.Type.Shape[1].Const()
+			v = eval.Ints(ir.I32, []int{2, int(columns)}, make([]int64, 2*columns))
+			for i := range v.I {
+				v.I[i] = int64(15 - i%16)
+			}
+		default:
+			require.Fail(t, "input "+p.Param)
+		}
+		in = append(in, eval.Value{Tensor: v})
+	}
+	return in
 }
