@@ -271,7 +271,11 @@ func TestPrepare(t *testing.T) {
 		{K: 96, Norm: kernels.NormF32, Exact: true}, {K: 96, Norm: kernels.NormPlain, Exact: true},
 		{K: 256, Packed: 4}, {K: 384, Norm: kernels.NormF32, Eps: 1e-3, Packed: 8},
 		{K: 256, Norm: kernels.NormF32, Packed: kernels.InLanes}} {
-		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
+		name := fmt.Sprintf("{K:%d Exact:%v Norm:%d Eps:%v}", p.K, p.Exact, p.Norm, p.Eps)
+		if p.Packed > 0 {
+			name = fmt.Sprintf("%s packed %d", name, p.Packed)
+		}
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l, err := p.Launch(4)
 			require.NoError(t, err)
