@@ -66,25 +66,20 @@ type MatMulGLU struct {
 }
 
 // Tiles are the tiles worth measuring on a machine, the default first, for products with about rows vectors.
-func (m MatMul) Tiles(machine Machine, rows int) []Tile { return m.tiles(machine, m.N, rows) }
+func (m MatMul) Tiles(machine Machine, rows int) []Tile { return m.tiles(machine, 1, m.N, rows) }
 
 // Tiles is MatMul.Tiles of a pair.
-func (m MatMulGLU) Tiles(machine Machine, rows int) []Tile {
-	if m.Packed > InLanes {
-		return m.packedPairs(machine, m.N)
-	}
-	return m.tiles(machine, 2*m.N, rows)
-}
+func (m MatMulGLU) Tiles(machine Machine, rows int) []Tile { return m.tiles(machine, 2, m.N, rows) }
 
-// tiles is Tiles of products with n rows of weights.
-func (m Matrices) tiles(machine Machine, n, rows int) []Tile {
+// tiles is Tiles of products with planes weights of n rows each.
+func (m Matrices) tiles(machine Machine, planes, n, rows int) []Tile {
 	switch m.Packed {
 	case 0:
 		return m.stagedTiles(machine.Target, rows)
 	case InLanes:
-		return m.directTiles(machine, n, rows)
+		return m.directTiles(machine, planes*n, rows)
 	}
-	return m.packedTiles(machine, n)
+	return m.packedTiles(machine, planes, n)
 }
 
 // stagedTiles are those of which columns stand in threadgroup memory.

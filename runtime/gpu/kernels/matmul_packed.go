@@ -52,21 +52,16 @@ func (m Matrices) eightsFor(machine Machine, n, rows int) int {
 		return 0 // of so few rows of weights, parts go to too few multiprocessors
 	}
 	for _, eights := range []int{4, 8, 16} {
-		if m.Packed = eights; rows <= eights*8 && len(m.packedTiles(machine, n)) > 0 {
+		if m.Packed = eights; rows <= eights*8 && len(m.packedTiles(machine, 1, n)) > 0 {
 			return eights
 		}
 	}
 	return 0
 }
 
-// packedTiles are the tiles of packed vectors worth measuring on a machine for n rows of weights, the one first that
-// seems fastest.
-func (m Matrices) packedTiles(machine Machine, n int) []Tile { return m.packedFor(machine, n, 1) }
-
-// packedPairs is packedTiles for a gated pair of n rows each.
-func (m Matrices) packedPairs(machine Machine, n int) []Tile { return m.packedFor(machine, n, 2) }
-
-func (m Matrices) packedFor(machine Machine, n, planes int) (out []Tile) {
+// packedTiles are the tiles of packed vectors worth measuring on a machine for planes weights of n rows each, the one
+// first that seems fastest.
+func (m Matrices) packedTiles(machine Machine, planes, n int) (out []Tile) {
 	if !machine.Groups {
 		return nil
 	}
@@ -131,7 +126,7 @@ func (m Matrices) checkPacked(t Tile, planes int) error {
 	case m.K%(packedColumns*t.split()) != 0:
 		return fmt.Errorf("tile: %d groups of four simdgroups share %d columns, want a multiple of %d for each",
 			t.split(), m.K, packedColumns)
-	case m.Packed <= InLanes || m.Packed > 16 || m.Packed&(m.Packed-1) != 0 || t.BM != m.Packed*8:
+	case !slices.Contains([]int{4, 8, 16}, m.Packed) || t.BM != m.Packed*8:
 		return fmt.Errorf("tile: %d vectors, %d eights of which are packed, want as many: 4, 8 or 16 eights", t.BM,
 			m.Packed)
 	case t.WM != 1 || t.WN < 1 || t.WN%(4*planes) != 0 || t.BN != 16*t.WN || t.WN*t.split() > 32:

@@ -151,6 +151,8 @@ func TestMatMulPackedRefusals(t *testing.T) {
 			"matmul_packed 4096×512: tile: 32 vectors, 8 eights of which are packed, want as many: 4, 8 or 16 eights"},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Packed = 0 },
 			"matmul_packed 4096×512: tile: 32 vectors, 0 eights of which are packed, want as many: 4, 8 or 16 eights"},
+		{func(m *kernels.MatMul, t *kernels.Tile) { m.Packed, t.BM = 2, 16 },
+			"matmul_packed 4096×512: tile: 16 vectors, 2 eights of which are packed, want as many: 4, 8 or 16 eights"},
 		{func(_ *kernels.MatMul, t *kernels.Tile) { t.WN = 2 },
 			"matmul_packed 4096×512: tile: 64 columns of results of 2×2 simdgroups, want 16 for each of a multiple of 4, at most 32 in all"},
 		{func(_ *kernels.MatMul, t *kernels.Tile) { t.Ahead = 0 },
