@@ -336,19 +336,8 @@ __forceinline__ void simdgroup_store(const simdgroup_float8x8& m, float* p, ulon
   p[(l >> 2) * ld + (l & 3) * 2 + 1] = m.v[1];
 }
 
-// Converts eight 4-bit codes to bf16(scale * q + bias), in order. 0x4300 | q is 128 + q in bf16, the subtraction is
-// exact, and the multiply-add rounds once.
-__forceinline__ vec<uint, 4> port_dequant8(uint w, bfloat scale, bfloat bias) {
-  uint s = uint(scale.bits) * 0x10001u, b = uint(bias.bits) * 0x10001u, d[4];
-  UNROLL for (int i = 0; i < 4; i++) {                 // columns i and i + 4
-    uint v = ((w >> (4 * i)) & 0x000f000fu) | 0x43004300u;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(v) : "r"(v), "r"(0x3f803f80u), "r"(0xc300c300u));
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d[i]) : "r"(v), "r"(s), "r"(b));
-  }
-  return vec<uint, 4>(__byte_perm(d[0], d[1], 0x5410), __byte_perm(d[2], d[3], 0x5410),
-                      __byte_perm(d[0], d[1], 0x7632), __byte_perm(d[2], d[3], 0x7632));
-}
-// The same in pairs of columns i and i + 4, without the permutation into order.
+// Converts eight 4-bit codes to bf16(scale * q + bias), in pairs of columns i and i + 4. 0x4300 | q is 128 + q in bf16,
+// the subtraction is exact, and the multiply-add rounds once.
 __forceinline__ vec<uint, 4> port_dequant_pairs(uint w, bfloat scale, bfloat bias) {
   const uint s = uint(scale.bits) * 0x10001u, b = uint(bias.bits) * 0x10001u;
   vec<uint, 4> d;
@@ -358,6 +347,12 @@ __forceinline__ vec<uint, 4> port_dequant_pairs(uint w, bfloat scale, bfloat bia
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d[i]) : "r"(v), "r"(s), "r"(b));
   }
   return d;
+}
+// The same in the order of columns.
+__forceinline__ vec<uint, 4> port_dequant8(uint w, bfloat scale, bfloat bias) {
+  const vec<uint, 4> d = port_dequant_pairs(w, scale, bias);
+  return vec<uint, 4>(__byte_perm(d[0], d[1], 0x5410), __byte_perm(d[2], d[3], 0x5410),
+                      __byte_perm(d[0], d[1], 0x7632), __byte_perm(d[2], d[3], 0x7632));
 }
 // Two numbers rounded to bf16, the first in the lower half.
 __forceinline__ uint port_pack_bf16(float a, float b) {
