@@ -139,8 +139,8 @@ func expandMatvec(b *Builder, op *Op) []*Value {
 	return []*Value{ended(b, b.Value("linear", nil, x, weights[0].Value, op.Input("bias")), op.Input("extra"), a.Cap)}
 }
 
-// expandMatvecConv: products as matvec has them, then the convolution, of a state in a slot where there are tables, then
-// the results after an activation.
+// expandMatvecConv: products as matvec has them, then the convolution, of a state in a slot where there are tables,
+// then the results after an activation.
 func expandMatvecConv(b *Builder, op *Op) []*Value {
 	a := Attrs[MatvecConvAttrs](op)
 	x := normed(b, op.Input("x"), op.Input("norm"), a.Eps, a.Norm)

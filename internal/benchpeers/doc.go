@@ -7,8 +7,8 @@
 // parts. The table of all of them goes to standard output, in Markdown.
 //
 // With -serve it compares `etc serve` with llama-server instead, as `etc bench --serve` sees them, on files of the same
-// model with a vocabulary: with prompts that neither has seen (-prompts new), which both compute, and with the same ones
-// again and again (-prompts again), which both have in their caches. Cached tokens are a column of the table.
+// model with a vocabulary: with prompts that neither has seen (-prompts new), which both compute, and with the same
+// ones again and again (-prompts again), which both have in their caches. Cached tokens are a column of the table.
 //
 // # Invariants
 //

@@ -274,7 +274,8 @@ type planned struct{ drawing }
 
 func (planned) RunsAnyRows() bool { return false }
 
-// TestRowsOfEngines: the CPU engine draws tokens as devices do, and its calls have finer sizes than theirs all the same.
+// TestRowsOfEngines: the CPU engine draws tokens as devices do, and its calls have finer sizes than theirs all the
+// same.
 func TestRowsOfEngines(t *testing.T) {
 	m := fusetest.Load(t, "etc-qwen35moe-chat-sample")
 	for want, e := range map[int]engine.Engine{272: cpu.Engine{}, 384: planned{}} {

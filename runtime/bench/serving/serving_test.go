@@ -143,7 +143,8 @@ func TestSeed(t *testing.T) {
 func TestCached(t *testing.T) {
 	s := newServer(t)
 	s.answer = func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "data: {\"choices\": [{\"text\": \"x\"}]}\n\ndata: {\"choices\": [], \"usage\": {\"completion_tokens\": %d, "+
+		fmt.Fprintf(w, "data: {\"choices\": [{\"text\": \"x\"}]}\n\n"+
+			"data: {\"choices\": [], \"usage\": {\"completion_tokens\": %d, "+
 			"\"prompt_tokens_details\": {\"cached_tokens\": %d}}}\n\ndata: [DONE]\n\n", s.lengths[len(s.lengths)-1], len(s.lengths))
 	}
 	_, rows, err := serving.Run(t.Context(), s.options())

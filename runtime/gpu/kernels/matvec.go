@@ -232,7 +232,8 @@ func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 	}
 	if v.Slots != 0 {
 		if v.Conv == nil || v.Conv.Reset != NoReset || v.Slots < 0 {
-			return Launch{}, fmt.Errorf("a table of %d sequences, want 1 at least with a convolution that is never reset, none without", v.Slots)
+			return Launch{}, fmt.Errorf("a table of %d sequences, want 1 at least with a convolution that is never reset, "+
+				"none without", v.Slots)
 		}
 		more = append(more, define("CONV_SLOTS", v.Slots)...)
 	}

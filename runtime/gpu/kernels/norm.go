@@ -51,8 +51,8 @@ func (n RMSNorm) vec() int {
 }
 
 // Launch is the dispatch for up to tokens tokens. It takes NormArguments: Pre and Weight [N], Scale [1], Residual, Sum
-// and Out f32 (bf16 with Half) [T, Heads, N]. Sum may be Residual. No kernel may write the weights and Scale: they are read before it is
-// this kernel's turn.
+// and Out f32 (bf16 with Half) [T, Heads, N]. Sum may be Residual. No kernel may write the weights and Scale: they are
+// read before it is this kernel's turn.
 func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	simdgroups := n.Simdgroups
 	if simdgroups == 0 {
