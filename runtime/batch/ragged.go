@@ -67,11 +67,11 @@ type raggedExecutor struct {
 	layout     cache.Layout
 	executable engine.Executable
 	instance   engine.Instance
-	inputs     map[string]*eval.Tensor // tables of constant shape, written anew for every call
-	draws      bool                    // the device draws tokens: see drawn.go
-	anyRows    bool                    // calls have nearly the rows that they need: see rowsFor
-	fixed      int                     // the rows of every call of the program, 0: any; see pieces.go
-	kind       speculate.Kind          // of the draft
+	inputs     tableInputs
+	draws      bool           // the device draws tokens: see drawn.go
+	anyRows    bool           // calls have nearly the rows that they need: see rowsFor
+	fixed      int            // the rows of every call of the program, 0: any; see pieces.go
+	kind       speculate.Kind // of the draft
 }
 
 // NewRagged compiles a language model for calls of many sequences. The error is a [*NotRaggedError] where the program
@@ -116,7 +116,7 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	if _, err := sequences(m, e, o.Engine.Precision, o.Storage); err != nil {
 		return nil, err
 	}
-	x := &raggedExecutor{precision: o.Engine.Precision, inputs: map[string]*eval.Tensor{},
+	x := &raggedExecutor{precision: o.Engine.Precision, inputs: tableInputs{},
 		fixed: fixedRows(e, o.Engine), kind: o.Draft, anyRows: runsAnyRows(e)}
 	choose := func(model *ragged.Model) (ragged.Options, error) {
 		x.layout = model.Layout(o.BlockRows, o.Engine.Precision)

@@ -38,6 +38,15 @@ func (x *raggedExecutor) rowsFor(n int) int {
 	return min((n+step-1)/step*step, x.options.Rows)
 }
 
+// tableInputs are the tables of calls, written anew for every call.
+type tableInputs map[tableKey]*eval.Tensor
+
+// tableKey identifies a table: the parameter, and the number of sequences.
+type tableKey struct {
+	param     string
+	sequences int
+}
+
 // fewRows is the largest number of rows for which all engines use buckets.
 const fewRows = 32
 
@@ -78,8 +87,8 @@ func (x *raggedExecutor) tablesOf(f *ir.Func, call *schedule.Call, n, w int) []e
 		case "wanted":
 			t = eval.Ints(ir.I32, []int{w}, rows)
 		default:
-			if _, constant := p.Type.Static(); constant && p.Type.DType == ir.I32 {
-				t = x.table(p, call)
+			if p.Param == "entries" || p.Param == "blocks" || strings.HasPrefix(p.Param, "ring") {
+				t = x.table(p, call, x.entriesFor(n))
 			}
 		}
 		out = append(out, eval.Value{Tensor: t})
@@ -87,15 +96,22 @@ func (x *raggedExecutor) tablesOf(f *ir.Func, call *schedule.Call, n, w int) []e
 	return out
 }
 
-// table returns an input table of constant shape: entries, blocks or ring0, ring1, …
-func (x *raggedExecutor) table(p *ir.Value, call *schedule.Call) *eval.Tensor {
-	t := x.inputs[p.Param]
+// entriesFor returns the number of sequences in the tables of a call of n rows, padding included. It is a power of two,
+// so that there are few sizes, and at most the executor's number of sequences.
+func (x *raggedExecutor) entriesFor(n int) int {
+	return min(1<<bits.Len(uint(n-1)), x.options.Sequences)
+}
+
+// table returns a table with a row for each of so many sequences: entries, blocks or ring0, ring1, …
+func (x *raggedExecutor) table(p *ir.Value, call *schedule.Call, sequences int) *eval.Tensor {
+	dim, _ := p.Type.Shape[1].Const()
+	columns := int(dim)
+	key := tableKey{p.Param, sequences}
+	t := x.inputs[key]
 	if t == nil {
-		dims, _ := p.Type.Static()
-		t = eval.Ints(ir.I32, []int{int(dims[0]), int(dims[1])}, make([]int64, dims[0]*dims[1]))
-		x.inputs[p.Param] = t
+		t = eval.Ints(ir.I32, []int{sequences, columns}, make([]int64, sequences*columns))
+		x.inputs[key] = t
 	}
-	columns := t.Shape[1]
 	for s := range t.Shape[0] {
 		row := t.I[s*columns : (s+1)*columns]
 		if s >= len(call.Entries) {

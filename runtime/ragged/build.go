@@ -83,7 +83,12 @@ func (x *maker) makeInputs(f *ir.Func) {
 	}
 	x.rows = &ir.Symbol{Name: "rows", Lo: 1, Hi: most}
 	x.wanted = &ir.Symbol{Name: "wanted", Lo: 1, Hi: most}
-	rows, sequences := x.count(), ir.Const(int64(x.o.Sequences))
+	rows, sequences := x.count(), ir.Const(1)
+	if x.o.Sequences > 1 {
+		// A call brings tables of as many sequences as it may have: the host writes them for each call, and kernels
+		// look through them.
+		sequences = ir.Sym(&ir.Symbol{Name: "entries", Lo: 1, Hi: int64(x.o.Sequences)})
+	}
 	x.values[x.tokens] = f.NewParam("tokens", ir.TensorType(ir.I64, ir.Const(1), rows))
 	x.tables.input = f.NewParam("input_pos", ir.TensorType(ir.I64, rows))
 	x.values[x.positions] = x.tables.input
