@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"testing"
@@ -49,6 +50,25 @@ func TestWordsThatChange(t *testing.T) {
 		}
 		if round%4 == 3 && !first {
 			require.LessOrEqual(t, written-before, 2*alignment)
+		}
+	}
+}
+
+// TestEncodeChanged: the bytes are those of the last numbers, whatever part of them has changed.
+func TestEncodeChanged(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, size := range []int{1, 255, 256, 1000} {
+		numbers, got := make([]int64, size), make([]byte, 4*size)
+		var last []int64
+		for round := range 20 {
+			for range round % 3 {
+				numbers[r.IntN(size)] = int64(int32(r.Uint32()))
+			}
+			last = encodeChanged(got, numbers, last)
+			for i, n := range numbers {
+				require.Equal(t, uint32(n), binary.LittleEndian.Uint32(got[4*i:]), "number %d of %d", i, size)
+			}
 		}
 	}
 }
