@@ -73,6 +73,11 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 	if err != nil {
 		return err
 	}
+	if f.plan || f.after != "" {
+		if e, err = chosen(e, o.Precision); err != nil {
+			return err
+		}
+	}
 	page := destination{path: f.html, kind: outfile.Page, inputs: []string{path}}
 	if err := page.check(cmd); err != nil {
 		return err
