@@ -94,14 +94,16 @@ func (p *Prefix) check(f func(Pool, int32)) error {
 	for e := p.nodes.Front(); e != nil; e = e.Next() {
 		place[e.Value.(*node)] = len(place)
 	}
-	nodes, marks := 0, 0
+	nodes, marks, spare := 0, 0, 0
 	var visit func(n *node) error
 	visit = func(n *node) error {
 		if n.block >= 0 {
 			f(BlockPool, n.block)
 		}
 		if n.mark != nil {
-			marks++
+			if marks++; n.mark.spare {
+				spare++
+			}
 			n.mark.each(p.mem.layout, f)
 		}
 		if n.parent != nil {
@@ -127,9 +129,9 @@ func (p *Prefix) check(f func(Pool, int32)) error {
 	if err := visit(p.root); err != nil {
 		return err
 	}
-	if nodes != p.nodes.Len() || marks != p.marks.Len() {
-		return fmt.Errorf("prefix tree: %d nodes and %d checkpoints, %d and %d are listed", nodes, marks,
-			p.nodes.Len(), p.marks.Len())
+	if nodes != p.nodes.Len() || marks-spare != p.marks.Len() || spare != p.spare.Len() || spare > p.most {
+		return fmt.Errorf("prefix tree: %d nodes, %d checkpoints and %d spare ones; listed are %d, %d and %d, at most %d "+
+			"spare ones", nodes, marks-spare, spare, p.nodes.Len(), p.marks.Len(), p.spare.Len(), p.most)
 	}
 	return nil
 }

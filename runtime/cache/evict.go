@@ -1,5 +1,7 @@
 package cache
 
+import "container/list"
+
 // Reclaim gives units back, the longest unused first, until d units fit. It gives nothing back when all of it
 // would not be enough, and reports whether d fits now.
 //
@@ -52,9 +54,9 @@ func (p *Prefix) Clear() {
 	}
 }
 
-// evict gives back the longest unused checkpoint, with the nodes that nobody can resume at without it; for
-// layouts without checkpoints the longest unused leaf. With leaves it looks at leaves only; with force also
-// at what sequences use. It reports whether there was something.
+// evict gives back the oldest spare checkpoint or, where there is none, the longest unused one, with the nodes that
+// nobody can resume at without it; for layouts without checkpoints the longest unused leaf. With leaves it looks at
+// leaves only; with force also at what sequences use. It reports whether there was something.
 func (p *Prefix) evict(leaves, force bool) bool {
 	if !p.mem.layout.Checkpoints() {
 		for e := p.nodes.Back(); e != nil; e = e.Prev() {
@@ -65,21 +67,28 @@ func (p *Prefix) evict(leaves, force bool) bool {
 		}
 		return false
 	}
-	for e := p.marks.Back(); e != nil; e = e.Prev() {
-		n := e.Value.(*node)
-		leaf := len(n.children) == 0
-		if leaves && !leaf || !force && !p.idleMark(n) && !(leaf && p.idleBlock(n)) {
-			continue
+	for _, marks := range []*list.List{p.spare, p.marks} {
+		for e := marks.Back(); e != nil; e = e.Prev() {
+			n := e.Value.(*node)
+			leaf := len(n.children) == 0
+			if leaves && !leaf || !force && !p.idleMark(n) && !(leaf && p.idleBlock(n)) {
+				continue
+			}
+			p.forget(n)
+			return true
 		}
-		p.unmark(n)
-		for n.parent != nil && len(n.children) == 0 && n.mark == nil {
-			up := n.parent
-			p.remove(n)
-			n = up
-		}
-		return true
 	}
 	return false
+}
+
+// forget takes the checkpoint of n out of the tree, with the nodes that nobody can resume at without it.
+func (p *Prefix) forget(n *node) {
+	p.unmark(n)
+	for n.parent != nil && len(n.children) == 0 && n.mark == nil {
+		up := n.parent
+		p.remove(n)
+		n = up
+	}
 }
 
 func (p *Prefix) idleBlock(n *node) bool { return n.block >= 0 && p.mem.isIdle(BlockPool, n.block) }
@@ -96,7 +105,7 @@ func (p *Prefix) unmark(n *node) {
 		p.tier.Store(Key{Prefix: n.sum, Checkpoint: true}, n.mark.units(p.mem.layout))
 	}
 	n.mark.each(p.mem.layout, p.mem.unhold)
-	p.marks.Remove(n.mark.elem)
+	p.listOf(n.mark).Remove(n.mark.elem)
 	n.mark = nil
 }
 

@@ -71,6 +71,32 @@ func (l Layout) blocksFor(n int) int { return (n + l.BlockRows - 1) / l.BlockRow
 // ringFirst returns the number of the first block that a query at position pos still reads in ring i.
 func (l Layout) ringFirst(i, pos int) int { return max(0, pos-l.Rings[i].Window+1) / l.BlockRows }
 
+// checkpoint returns the most units that a checkpoint holds beside the blocks of full attention.
+func (l Layout) checkpoint() Demand {
+	d := make(Demand, l.Pools())
+	for i, r := range l.Rings {
+		d[l.RingPool(i)] = l.blocksFor(r.Window) + 1
+	}
+	if l.SlotBytes > 0 {
+		d[l.SlotPool()] = 1
+	}
+	return d
+}
+
+// Running returns the units that so many sequences hold in calls of at most rows rows together, without the blocks of
+// full attention, drafts and checkpoints.
+func (l Layout) Running(sequences, rows int) Demand {
+	d := l.checkpoint() // what a sequence needs to go on is what a checkpoint has
+	for i := range d {
+		d[i] *= sequences
+	}
+	for i := range l.Rings {
+		d[l.RingPool(i)] += l.blocksFor(rows)
+	}
+	d[l.SlotPool()] *= 2 // a shared state that is read and the one that is written
+	return d
+}
+
 // Demand is a number of units of each pool.
 type Demand []int
 
@@ -102,6 +128,23 @@ func (l Layout) Most(length, rows int) Demand {
 	}
 	if l.SlotBytes > 0 {
 		d[l.SlotPool()] = 2 // a shared state that is read and the one that is written
+	}
+	return d
+}
+
+// Least returns the units that a sequence of a few tokens holds while its calls verify drafts drafts.
+func (l Layout) Least(drafts int) Demand {
+	d := make(Demand, l.Pools())
+	if l.BlockBytes > 0 {
+		d[BlockPool] = 1
+	}
+	for i := range l.Rings {
+		d[l.RingPool(i)] = 1
+	}
+	if l.SlotBytes > 0 {
+		if d[l.SlotPool()] = 1; drafts > 0 {
+			d[l.SlotPool()] = drafts + 2
+		}
 	}
 	return d
 }

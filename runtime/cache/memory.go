@@ -119,6 +119,23 @@ func (m *Memory) FitsEmpty(d Demand) bool {
 	return m.layout.Bytes(d) <= m.budget
 }
 
+// CheckpointsBeside returns how many checkpoints, which share nothing, fit into an empty memory beside d and into limit
+// bytes. It is 0 for layouts without checkpoints.
+func (m *Memory) CheckpointsBeside(d Demand, limit int64) int {
+	l := m.layout
+	if !l.Checkpoints() {
+		return 0
+	}
+	one := l.checkpoint()
+	n := min(limit, m.budget-l.Bytes(d)) / max(1, l.Bytes(one))
+	for i, units := range one {
+		if units > 0 {
+			n = min(n, int64((m.pools[i].limit-d[i])/units))
+		}
+	}
+	return int(max(0, n))
+}
+
 // allot returns a unit with one holder. The caller has asked Fits before.
 func (m *Memory) allot(at Pool) int32 {
 	p := &m.pools[at]

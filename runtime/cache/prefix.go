@@ -3,6 +3,7 @@ package cache
 import (
 	"container/list"
 	"crypto/sha256"
+	"math"
 )
 
 // Prefix is a radix tree over token ids. An edge has the ids of one block, so that a node owns one block; the
@@ -17,7 +18,9 @@ type Prefix struct {
 	tier  Tier
 	root  *node
 	nodes *list.List // of *node, the latest used in front; a parent is in front of its children
-	marks *list.List // of *node with a checkpoint, the latest used in front
+	marks *list.List // of *node with a checkpoint, the latest used in front; not those of spare
+	spare *list.List // of *node with a spare checkpoint, the latest stored in front
+	most  int        // spare checkpoints, at most
 }
 
 type node struct {
@@ -36,14 +39,15 @@ type node struct {
 type checkpoint struct {
 	slot  int32 // -1 for layouts without recurrent state
 	rings []Span
-	elem  *list.Element // in marks
+	elem  *list.Element // in marks, or in spare
+	spare bool
 }
 
 // NewPrefix returns an empty tree. limit is the number of bytes that it may hold beyond what running
 // sequences use; 0 switches it off. tier, which may be nil, gets what it evicts.
 func NewPrefix(m *Memory, limit int64, tier Tier) *Prefix {
-	return &Prefix{mem: m, limit: limit, tier: tier, nodes: list.New(), marks: list.New(),
-		root: &node{block: -1, full: true, children: map[string]*node{}}}
+	return &Prefix{mem: m, limit: limit, tier: tier, nodes: list.New(), marks: list.New(), spare: list.New(),
+		most: math.MaxInt, root: &node{block: -1, full: true, children: map[string]*node{}}}
 }
 
 // Hit says how much of a prompt the tree has.
@@ -76,7 +80,7 @@ func (p *Prefix) Open(tokens []int32) (*Table, Hit) {
 		if c.slot >= 0 {
 			t.states = []State{{Pos: hit.Pos, Slot: c.slot}}
 		}
-		p.marks.MoveToFront(c.elem)
+		p.use(last)
 	}
 	t.each(p.mem.retain)
 	p.touch(last)
@@ -160,6 +164,23 @@ func (p *Prefix) touch(n *node) {
 // the state at pos, so pos is the table's position or that of a state which the last call stored; without that state
 // nothing is stored. It returns the number of positions that the tree now has.
 func (p *Prefix) Insert(tokens []int32, t *Table, pos int) int {
+	return p.insert(tokens, t, pos, false)
+}
+
+// InsertSpare is Insert of a checkpoint that nobody is known to need. It is evicted before those of Insert, until a
+// sequence resumes at it; and where there are as many as SetSpare allows, the oldest spare one goes.
+func (p *Prefix) InsertSpare(tokens []int32, t *Table, pos int) int {
+	n := p.insert(tokens, t, pos, true)
+	for p.spare.Len() > p.most {
+		p.forget(p.spare.Back().Value.(*node))
+	}
+	return n
+}
+
+// SetSpare changes the number of spare checkpoints that the tree holds at most. A new tree has no such limit.
+func (p *Prefix) SetSpare(most int) { p.most = most }
+
+func (p *Prefix) insert(tokens []int32, t *Table, pos int, spare bool) int {
 	l := p.mem.layout
 	if p.limit <= 0 || pos < 1 || pos > t.pos || !t.resumable(pos) {
 		return 0
@@ -179,7 +200,9 @@ func (p *Prefix) Insert(tokens []int32, t *Table, pos int) int {
 		at = next
 	}
 	if l.Checkpoints() {
-		p.mark(at, t.checkpoint(pos))
+		c := t.checkpoint(pos)
+		c.spare = spare
+		p.mark(at, c)
 	}
 	p.touch(at)
 	return pos
@@ -222,13 +245,31 @@ func (t *Table) checkpoint(pos int) *checkpoint {
 
 // mark gives a node a checkpoint. One that it has already stays: both have the same contents.
 func (p *Prefix) mark(n *node, c *checkpoint) {
-	if n.mark != nil {
-		p.marks.MoveToFront(n.mark.elem)
-		return
+	switch {
+	case n.mark == nil:
+		n.mark = c
+		c.elem = p.listOf(c).PushFront(n)
+		c.each(p.mem.layout, p.mem.hold)
+	case c.spare && n.mark.spare:
+		p.spare.MoveToFront(n.mark.elem)
+	default:
+		p.use(n)
 	}
-	n.mark = c
-	c.elem = p.marks.PushFront(n)
-	c.each(p.mem.layout, p.mem.hold)
+}
+
+// listOf returns the list that a checkpoint stands in.
+func (p *Prefix) listOf(c *checkpoint) *list.List {
+	if c.spare {
+		return p.spare
+	}
+	return p.marks
+}
+
+// use says that the checkpoint of n is needed now: a spare one becomes one as the others.
+func (p *Prefix) use(n *node) {
+	p.listOf(n.mark).Remove(n.mark.elem)
+	n.mark.spare = false
+	n.mark.elem = p.marks.PushFront(n)
 }
 
 // each calls f with every unit of the checkpoint.

@@ -1,6 +1,7 @@
 package cache_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,16 @@ func (w *world) store(t require.TestingT, tokens []int32, at ...int) {
 
 // run is store without the check, for when somebody holds units beside the tables that are open.
 func (w *world) run(t require.TestingT, tokens []int32, at ...int) {
+	w.runAnd(t, w.prefix.Insert, tokens, at...)
+}
+
+// storeSpare is store of spare checkpoints.
+func (w *world) storeSpare(t require.TestingT, tokens []int32, at ...int) {
+	w.runAnd(t, w.prefix.InsertSpare, tokens, at...)
+	w.check(t)
+}
+
+func (w *world) runAnd(t require.TestingT, insert func([]int32, *cache.Table, int) int, tokens []int32, at ...int) {
 	table, hit := w.prefix.Open(tokens[:len(tokens)-1])
 	s := &sequence{table, tokens[:hit.Pos:hit.Pos]}
 	var x cache.Extent
@@ -28,7 +39,7 @@ func (w *world) run(t require.TestingT, tokens []int32, at ...int) {
 	require.True(t, w.feed(t, s, tokens[hit.Pos:], x))
 	for _, p := range at {
 		if p > hit.Pos {
-			require.Equal(t, p, w.prefix.Insert(tokens, table, p))
+			require.Equal(t, p, insert(tokens, table, p))
 		}
 	}
 	table.Close()
@@ -83,6 +94,85 @@ func TestEvictionIsLeastRecentlyUsed(t *testing.T) {
 			require.Equal(t, want, w.prefix.Lookup(prompt(i)).Pos == 12, "prompt %d", i)
 		}
 	})
+}
+
+// TestSpareGoesFirst stores spare checkpoints beside others that are older. They are evicted first, the oldest first; one
+// that a sequence resumed at is a spare one no more.
+func TestSpareGoesFirst(t *testing.T) {
+	for _, name := range []string{"hybrid", "window", "all", "state", "ringOnly"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, layouts[name], 100000, 100000, false)
+			prompt := func(i int) []int32 { return append([]int32{int32(100 + i)}, ids(12)...) }
+			for i := range 5 {
+				if i < 2 {
+					w.store(t, prompt(i), 12)
+				} else {
+					w.storeSpare(t, prompt(i), 12)
+				}
+			}
+			table, hit := w.prefix.Open(prompt(3))
+			require.Equal(t, 12, hit.Pos)
+			table.Close()
+			each := w.memory.Idle() / 5
+			for left, gone := range map[int64][]int{3: {2, 4}} {
+				shrink(t, w, each*left)
+				for i := range 5 {
+					require.Equal(t, !slices.Contains(gone, i), w.prefix.Lookup(prompt(i)).Pos == 12, "prompt %d", i)
+				}
+			}
+			shrink(t, w, each*2) // as among others, the longest unused
+			require.Zero(t, w.prefix.Lookup(prompt(0)).Pos)
+			require.Equal(t, 12, w.prefix.Lookup(prompt(3)).Pos)
+		})
+	}
+}
+
+// TestSpareAreLimited: where the tree has as many spare checkpoints as it may, the oldest goes. One that is stored
+// again as another one counts no more.
+func TestSpareAreLimited(t *testing.T) {
+	w := newWorld(t, layouts["hybrid"], 100000, 100000, false)
+	w.prefix.SetSpare(2)
+	w.storeSpare(t, ids(30), 4, 12, 20)
+	have := func(want ...int) {
+		t.Helper()
+		for _, at := range []int{4, 12, 20} {
+			pos := w.prefix.Lookup(ids(at)).Pos
+			require.Equal(t, slices.Contains(want, at), pos == at, "at %d the tree has %d", at, pos)
+		}
+	}
+	have(12, 20)
+	w.store(t, ids(13)[:13], 12) // begins at 12: somebody needs it
+	w.storeSpare(t, append([]int32{99}, ids(20)...), 8, 16)
+	have(12)
+	w.prefix.SetSpare(0)
+	w.storeSpare(t, append([]int32{98}, ids(20)...), 8)
+	have(12)
+	require.Zero(t, w.prefix.Lookup(append([]int32{98}, ids(20)...)).Pos)
+}
+
+// TestCheckpointsBeside counts what a memory has room for, by bytes, by units and by the limit.
+func TestCheckpointsBeside(t *testing.T) {
+	l := cache.Layout{BlockRows: 4, BlockBytes: 10, Rings: []cache.Ring{{Window: 7, BlockBytes: 6}}, SlotBytes: 30}
+	one := l.Bytes(cache.Demand{0, 3, 1}) // a window of 7 positions lies in 3 blocks
+	for _, c := range []struct {
+		budget, limit int64
+		units, beside cache.Demand
+		want          int
+	}{
+		{10 * one, 10 * one, nil, cache.Demand{0, 0, 0}, 10},
+		{10 * one, 4*one - 1, nil, cache.Demand{0, 0, 0}, 3},
+		{10 * one, 10 * one, nil, cache.Demand{0, 3, 1}, 9},
+		{10 * one, 10 * one, cache.Demand{0, 0, 7}, cache.Demand{0, 0, 2}, 5},
+		{10 * one, 10 * one, cache.Demand{0, 8, 0}, cache.Demand{0, 0, 0}, 2},
+		{one, one, nil, cache.Demand{0, 9, 9}, 0},
+	} {
+		m, err := cache.NewMemory(l, c.budget, c.units)
+		require.NoError(t, err)
+		require.Equal(t, c.want, m.CheckpointsBeside(c.beside, c.limit), "%+v", c)
+	}
+	m, err := cache.NewMemory(layouts["full"], 1000, nil)
+	require.NoError(t, err)
+	require.Zero(t, m.CheckpointsBeside(cache.Demand{0, 0}, 1000), "no checkpoints are needed")
 }
 
 // shrink evicts until the tree holds no more than limit bytes.

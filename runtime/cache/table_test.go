@@ -132,8 +132,11 @@ func (w *world) step(t *rapid.T) {
 			s.tokens = s.tokens[:len(s.tokens)-n]
 		}
 		for _, r := range x.Checkpoints {
-			if at := len(s.tokens) - len(tokens) + r; rapid.Bool().Draw(t, "checkpoint") {
+			switch at := len(s.tokens) - len(tokens) + r; rapid.IntRange(0, 3).Draw(t, "checkpoint") {
+			case 0:
 				require.Equal(t, at, w.prefix.Insert(s.tokens, s.table, at))
+			case 1:
+				require.Equal(t, at, w.prefix.InsertSpare(s.tokens, s.table, at))
 			}
 		}
 	case 5:
@@ -159,6 +162,7 @@ func TestTables(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			w := newWorld(t, l, rapid.Int64Range(200, 3000).Draw(t, "budget"),
 				rapid.Int64Range(1, 2000).Draw(t, "limit"), rapid.Bool().Draw(t, "tier"))
+			w.prefix.SetSpare(rapid.IntRange(0, 4).Draw(t, "spare"))
 			for range rapid.IntRange(1, 60).Draw(t, "steps") {
 				w.step(t)
 				w.check(t)

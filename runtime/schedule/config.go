@@ -13,6 +13,9 @@ type Config struct {
 	Quantum         int // rows of a prompt's turn; at most Chunk
 	Sequences       int // most sequences that are admitted at a time
 	CheckpointEvery int // positions between checkpoints of a prompt, 0: none but at marks and ends
+	// CheckpointMost is the largest number of checkpoints of CheckpointEvery that a prompt gets, 0: any. Where it would
+	// have more, twice the distance is between them, or four times, and so on.
+	CheckpointMost int
 }
 
 func (c Config) validate() error {
@@ -24,8 +27,9 @@ func (c Config) validate() error {
 		return fmt.Errorf("schedule: a quantum of %d, a chunk of %d and %d rows a call, want 1 <= quantum <= chunk "+
 			"<= rows", c.Quantum, c.Chunk, c.Rows)
 	}
-	if c.CheckpointEvery < 0 {
-		return fmt.Errorf("schedule: a checkpoint every %d positions, want 0 or more", c.CheckpointEvery)
+	if c.CheckpointEvery < 0 || c.CheckpointMost < 0 {
+		return fmt.Errorf("schedule: a checkpoint every %d positions, at most %d of a prompt, want 0 or more",
+			c.CheckpointEvery, c.CheckpointMost)
 	}
 	return nil
 }

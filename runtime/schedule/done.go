@@ -113,8 +113,12 @@ func (s *Scheduler) insert(p *pick) {
 		return
 	}
 	s.stuck = false // a prompt that waits may begin behind more
-	for _, at := range p.checkpoints {
-		s.prefix.Insert(p.q.tokens, p.q.table, at)
+	for _, c := range p.checkpoints {
+		if c.spare {
+			s.prefix.InsertSpare(p.q.tokens, p.q.table, c.at)
+		} else {
+			s.prefix.Insert(p.q.tokens, p.q.table, c.at)
+		}
 	}
 	if l := s.memory.Layout(); !l.Checkpoints() {
 		s.prefix.Insert(p.q.tokens, p.q.table, p.q.table.Pos()/l.BlockRows*l.BlockRows)

@@ -31,6 +31,50 @@ func TestWherePromptsPart(t *testing.T) {
 	}
 }
 
+// TestSparePositions: a prompt that has a part in common with the one before begins at the last position that is a
+// multiple of CheckpointEvery, doubled while the first prompt would have more than CheckpointMost checkpoints.
+func TestSparePositions(t *testing.T) {
+	for _, name := range []string{"window", "hybrid", "all"} {
+		for most, want := range map[int]int{0: 72, 12: 72, 11: 64, 6: 64, 2: 64} {
+			l := layouts[name]
+			l.BlockRows = 4
+			c := roomy
+			c.CheckpointEvery, c.CheckpointMost = 8, most
+			s := newSim(t, l, c, 1<<20, 1<<20)
+			s.arrive(schedule.Request{ID: 1, MaxTokens: 2, Prompt: prompt(100, 7)})
+			s.drain()
+			st := s.arrive(schedule.Request{ID: 2, MaxTokens: 2, Prompt: append(prompt(76, 7), prompt(24, 20)...)})
+			s.drain()
+			require.Equal(t, want, st.end.Cached, "%s, at most %d checkpoints", name, most)
+		}
+	}
+}
+
+// TestSpareLeavesConversations runs many long prompts that nobody continues beside a conversation, with memory for few
+// checkpoints: the conversation finds its turns.
+func TestSpareLeavesConversations(t *testing.T) {
+	for _, name := range []string{"window", "hybrid", "all"} {
+		t.Run(name, func(t *testing.T) {
+			c := roomy
+			c.CheckpointEvery = 8
+			l := layouts[name]
+			budget := l.Bytes(l.Most(200, c.Rows)) * 3 / 2
+			s := newSim(t, l, c, budget, budget)
+			talk := prompt(20, 1)
+			for turn := range 8 {
+				st := s.arrive(schedule.Request{ID: schedule.ID(2 * turn), MaxTokens: 1, Prompt: talk})
+				s.drain()
+				if turn > 0 {
+					require.Equal(t, len(talk)-6, st.end.Cached, "turn %d", turn)
+				}
+				talk = append(slices.Clone(talk), prompt(6, 2+turn)...)
+				s.arrive(schedule.Request{ID: schedule.ID(2*turn + 1), MaxTokens: 1, Prompt: prompt(160, 50+turn)})
+				s.drain()
+			}
+		})
+	}
+}
+
 // TestFailedCallLeavesNothing fails the second call of a prompt: nothing that it may have spoiled is kept, and
 // the same prompt gives its tokens afterwards.
 func TestFailedCallLeavesNothing(t *testing.T) {

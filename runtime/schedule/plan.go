@@ -13,7 +13,14 @@ type pick struct {
 	decode      bool // the row of a running stream, else rows of a prompt
 	rows        int  // drafts not counted
 	drafts      int
-	checkpoints []int // positions within the rows, ascending
+	checkpoints []checkpoint // ascending
+}
+
+// checkpoint is a position within the rows of a pick whose state is kept. A spare one only has a regular distance from
+// the others; nobody is known to come back to it.
+type checkpoint struct {
+	at    int
+	spare bool
 }
 
 // wants reports whether the pick feeds the last token that is known.
@@ -117,8 +124,8 @@ func (s *Scheduler) begin(p *pick, call *Call) bool {
 	p.checkpoints = s.checkpoints(p)
 	for {
 		x := cache.Extent{Rows: p.rows + p.drafts, Exact: p.drafts > 0}
-		for _, at := range p.checkpoints {
-			if rows := at - p.q.table.Pos(); rows < x.Rows && s.memory.Layout().SlotBytes > 0 {
+		for _, c := range p.checkpoints {
+			if rows := c.at - p.q.table.Pos(); rows < x.Rows && s.memory.Layout().SlotBytes > 0 {
 				x.Checkpoints = append(x.Checkpoints, rows)
 			}
 		}
@@ -144,21 +151,37 @@ func (s *Scheduler) begin(p *pick, call *Call) bool {
 // checkpoints returns the positions within the rows of a prompt whose state is worth keeping: the marks of the
 // caller, every some hundred positions, where another prompt parted, and before the last token of the prompt,
 // where the same prompt would resume.
-func (s *Scheduler) checkpoints(p *pick) []int {
+func (s *Scheduler) checkpoints(p *pick) []checkpoint {
 	if p.decode || !s.memory.Layout().Checkpoints() || !s.prefix.On() {
 		return nil
 	}
 	q := p.q
 	start, end := q.table.Pos(), q.table.Pos()+p.rows
-	at := append([]int{q.junction, len(q.Prompt) - 1}, q.Marks...)
-	if every := s.config.CheckpointEvery; every > 0 {
-		for n := (start/every + 1) * every; n <= end; n += every {
-			at = append(at, n)
+	var out []checkpoint
+	for _, at := range append([]int{q.junction, len(q.Prompt) - 1}, q.Marks...) {
+		out = append(out, checkpoint{at: at})
+	}
+	if every := s.distance(len(q.tokens)); every > 0 {
+		for at := (start/every + 1) * every; at <= end; at += every {
+			out = append(out, checkpoint{at, true})
 		}
 	}
-	slices.Sort(at)
-	at = slices.DeleteFunc(slices.Compact(at), func(n int) bool { return n <= start || n > end })
-	return at
+	// Stable: of two at the same position the spare one goes.
+	slices.SortStableFunc(out, func(a, b checkpoint) int { return a.at - b.at })
+	out = slices.CompactFunc(out, func(a, b checkpoint) bool { return a.at == b.at })
+	return slices.DeleteFunc(out, func(c checkpoint) bool { return c.at <= start || c.at > end })
+}
+
+// distance returns the positions between the spare checkpoints of n tokens, 0: there are none. It is CheckpointEvery
+// times a power of two, so that prompts of different lengths with the same beginning have some at the same positions.
+func (s *Scheduler) distance(n int) int {
+	every := s.config.CheckpointEvery
+	if most := s.config.CheckpointMost; most > 0 && every > 0 {
+		for n/every > most {
+			every *= 2
+		}
+	}
+	return every
 }
 
 // enter writes the entry of a pick for which there is room.

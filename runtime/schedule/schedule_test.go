@@ -34,7 +34,7 @@ func (z sizes) config() schedule.Config {
 	rows := n + z.in(0, 20)
 	chunk := z.in(1, rows)
 	return schedule.Config{Sequences: n, Rows: rows, Chunk: chunk, Quantum: z.in(1, chunk),
-		CheckpointEvery: []int{0, 5, 16}[z.IntN(3)]}
+		CheckpointEvery: []int{0, 5, 16}[z.IntN(3)], CheckpointMost: z.in(0, 3)}
 }
 
 func (z sizes) request(id int, shared []int32) schedule.Request {
