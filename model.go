@@ -130,7 +130,8 @@ func (m *Model) compile(path string, e engine.Engine, options engine.Options, o 
 	}
 	if drafts.Drafting, err = drafts.On(x); err == nil {
 		m.runner, err = batch.New(x, batch.Options{Sequences: o.Concurrent, Queue: longQueue,
-			Budget: budget, Prefix: budget, Drafting: drafts.Drafting, Suspect: drafts.Suspect})
+			Budget: budget, Prefix: budget, Checkpoints: execution.Checkpoints(x.Limits()),
+			Drafting: drafts.Drafting, Suspect: drafts.Suspect})
 	}
 	if err != nil {
 		return errors.Join(err, x.Close())

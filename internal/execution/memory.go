@@ -8,6 +8,7 @@ import (
 	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/host"
 	"github.com/etc-ml/etc/runtime/reference"
@@ -118,6 +119,15 @@ func (f Fit) Budget(answers, drafts int, available int64) (int64, error) {
 		return budget, nil
 	}
 	return 2 * state, f.Check(available)
+}
+
+// Checkpoints returns the distance in positions between spare checkpoints (batch.Options.Checkpoints), 0: none. Programs
+// that run one sequence at a time have none, since each is a copy of a whole state, caches of attention included.
+func Checkpoints(l batch.Limits) int {
+	if l.OneByOne {
+		return 0
+	}
+	return 256
 }
 
 // NeedOf returns the memory that a module needs on an engine. The reference engine, which precision strict uses too,

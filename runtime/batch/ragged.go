@@ -150,6 +150,10 @@ func SequenceBytes(m *ir.Module, e engine.Engine, o RaggedOptions) (int64, error
 // blockRows is the default number of positions in a block.
 const blockRows = 64
 
+// leastSlots is the number of slots for states that an executor of few sequences has where its budget has room for
+// them: long prompts have checkpoints.
+const leastSlots = 64
+
 // sequences describes what a sequence of a program needs. The error is a [*NotRaggedError].
 func sequences(m *ir.Module, e engine.Engine, p eval.Precision, s ragged.Storage) (*ragged.Model, error) {
 	if p == eval.Strict {
@@ -215,8 +219,9 @@ func WithDrafts(l cache.Layout, length, rows, drafts int) cache.Demand {
 
 // units divides a budget among the pools. Slots and the blocks of windows do not grow with the context. They get what
 // twice as many sequences as a call has need, including verified drafts and checkpoints, but at most half of the
-// budget; full attention gets the rest. Without a budget, full attention gets the whole context of each sequence; with
-// o.Positions each pool gets what sequences of that length need.
+// budget, or where the sequences of a call need more, as much as one whole context leaves; full attention gets the rest.
+// Without a budget, full attention gets the whole context of each sequence; with o.Positions each pool gets what
+// sequences of that length need.
 func units(l cache.Layout, o RaggedOptions, positions int) (cache.Demand, error) {
 	if o.Positions > 0 && o.Budget == 0 {
 		out := WithDrafts(l, min(o.Positions, positions), o.Rows, o.Drafts)
@@ -231,6 +236,11 @@ func units(l cache.Layout, o RaggedOptions, positions int) (cache.Demand, error)
 	}
 	out := make(cache.Demand, l.Pools())
 	left := o.Budget
+	kinds := int64(len(l.Rings)) // the pools that do not grow with the context
+	if l.SlotBytes > 0 {
+		kinds++
+	}
+	half, beside := o.Budget/2, o.Budget-int64(most[cache.BlockPool])*l.BlockBytes
 	for i := range out {
 		p, bytes := cache.Pool(i), l.UnitBytes(cache.Pool(i))
 		if p == cache.BlockPool || bytes == 0 {
@@ -241,7 +251,11 @@ func units(l cache.Layout, o RaggedOptions, positions int) (cache.Demand, error)
 			out[i] = max(8, o.Drafts+4)*o.Sequences + 8
 		}
 		if o.Budget > 0 && l.BlockBytes > 0 {
-			out[i] = min(out[i], int(o.Budget/2/int64(l.Pools()-1)/bytes))
+			if p == l.SlotPool() {
+				out[i] = max(out[i], leastSlots)
+			}
+			running := l.Least(o.Drafts)[i] * o.Sequences
+			out[i] = min(out[i], max(int(half/kinds/bytes), min(running, int(beside/kinds/bytes))))
 		}
 		out[i] = max(out[i], 2)
 		left -= int64(out[i]) * bytes

@@ -29,8 +29,10 @@ type Options struct {
 	// Chunk is the largest number of prompt rows in a call with running streams; 0 stands for the executor's own
 	// limit.
 	Chunk int
-	// Checkpoints is the distance in positions between checkpoints of a prompt's recurrent state; 0: only at
-	// Request.Marks.
+	// Checkpoints is the distance in positions between spare checkpoints of a prompt: states of recurrent layers and
+	// windows, for prompts that have only a beginning in common with it. They take at most half of the memory that
+	// running sequences leave; where a prompt would have more, the distance is doubled. 0: checkpoints are only where
+	// prompts end or part, and at Request.Marks.
 	Checkpoints int
 	// Drafting says how streams draft the tokens that their next call verifies.
 	Drafting Drafting
@@ -107,9 +109,12 @@ func New(exec Executor, o Options) (*Runner, error) {
 	if o.Chunk > 0 {
 		chunk = min(chunk, o.Chunk)
 	}
-	config := schedule.Config{Rows: l.Rows, Chunk: chunk, Quantum: chunk, Sequences: o.Sequences,
-		CheckpointEvery: o.Checkpoints}
+	config := schedule.Config{Rows: l.Rows, Chunk: chunk, Quantum: chunk, Sequences: o.Sequences}
 	prefix := cache.NewPrefix(memory, o.Prefix, nil)
+	if n := spareCheckpoints(memory, o, l.Rows); n > 0 {
+		config.CheckpointEvery, config.CheckpointMost = o.Checkpoints, n
+		prefix.SetSpare(n)
+	}
 	sched, err := schedule.New(config, memory, prefix)
 	if err != nil {
 		return nil, err
@@ -122,6 +127,26 @@ func New(exec Executor, o Options) (*Runner, error) {
 	}
 	go r.loop()
 	return r, nil
+}
+
+// spareCheckpoints returns how many spare checkpoints the prefix cache may have.
+func spareCheckpoints(m *cache.Memory, o Options, rows int) int {
+	return m.CheckpointsBeside(m.Layout().Running(o.Sequences, rows), o.Prefix) / 2
+}
+
+// Room returns how many sequences of a few tokens the memory has room for at a time, at most Sequences.
+func (r *Runner) Room() int {
+	drafts := 0
+	if r.drafts != nil {
+		drafts = r.drafts.shared.Most()
+	}
+	one := r.memory.Layout().Least(drafts)
+	all := slices.Clone(one)
+	n := 1
+	for all.Add(one); n < r.options.Sequences && r.memory.FitsEmpty(all); all.Add(one) {
+		n++
+	}
+	return n
 }
 
 // Limits returns the executor's limits.

@@ -77,6 +77,7 @@ func TestScripts(t *testing.T) {
 			"ready":     awaitServer,
 			"post":      post,
 			"questions": askAll,
+			"shared":    askShared,
 			"same":      sameText,
 		},
 		RequireExplicitExec: true,

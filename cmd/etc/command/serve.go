@@ -341,9 +341,14 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	runner, err := batch.New(x, batch.Options{Sequences: s.flags.concurrent, Queue: s.flags.queue, Budget: s.budget,
-		Prefix: s.budget, Drafting: s.drafts.Drafting, Suspect: s.drafts.Suspect})
+		Prefix: s.budget, Checkpoints: execution.Checkpoints(x.Limits()), Drafting: s.drafts.Drafting,
+		Suspect: s.drafts.Suspect})
 	if err != nil {
 		return nil, errors.Join(err, x.Close(), p.Close())
+	}
+	if n := runner.Room(); n < runner.Sequences() {
+		s.log("etc: %s: caches of %s have room for %d answers at a time, not for --max-concurrent %d: the others wait",
+			s.path, humanize.IBytes(uint64(s.budget)), n, s.flags.concurrent)
 	}
 	text, err := s.serveText(runner.Limits())
 	if err != nil {

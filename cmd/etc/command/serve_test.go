@@ -119,6 +119,46 @@ func askAll(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(group.Wait())
 }
 
+// askShared asks the server at $URL to complete a prompt of so many tokens, and then another one that begins with the
+// same SHARED tokens: of the second one CACHED tokens must come from the prefix cache. Prompts of other numbers have
+// nothing in common: shared MODEL NUMBER TOKENS SHARED CACHED.
+func askShared(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 5, "shared MODEL NUMBER TOKENS SHARED CACHED")
+	var number, tokens, shared, want int
+	_, err := fmt.Sscan(strings.Join(args[1:], " "), &number, &tokens, &shared, &want)
+	ts.Check(err)
+	prompt := make([]int, tokens)
+	for i := range prompt {
+		prompt[i] = 100 + (i*i+17*i*number+number)%150
+	}
+	complete := func() int {
+		b, err := json.Marshal(map[string]any{"model": args[0], "prompt": prompt, "max_tokens": 2, "temperature": 0})
+		ts.Check(err)
+		code, b, err := ask("POST", ts.Getenv("URL")+"/v1/completions", string(b))
+		ts.Check(err)
+		var answer struct {
+			Usage struct {
+				Details struct {
+					Cached int `json:"cached_tokens"`
+				} `json:"prompt_tokens_details"`
+			}
+		}
+		if err := json.Unmarshal(b, &answer); err != nil || code != http.StatusOK {
+			ts.Fatalf("status %d: %s", code, b)
+		}
+		return answer.Usage.Details.Cached
+	}
+	if got := complete(); got != 0 {
+		ts.Fatalf("%d tokens of the first prompt are cached, want 0", got)
+	}
+	for i := range prompt[shared:] {
+		prompt[shared+i] = 99 - prompt[shared+i]%20
+	}
+	if got := complete(); got != want {
+		ts.Fatalf("%d tokens of the second prompt are cached, want %d", got, want)
+	}
+}
+
 // questionFile is the file of all questions of a checkpoint in the folder that ETC_GOLDENS names; without it the one
 // given.
 func questionFile(file string) string {
