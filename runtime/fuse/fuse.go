@@ -13,7 +13,9 @@ import (
 var Table = passes.Ordered(
 	pass("simplify", simplify),
 	pass("fold-constants", foldConstants),
-	pass("linear", fuseLinear),
+	pass("decay", fuseDecay),
+	pass("linear", fuseLinear,
+		passes.Order{Pass: "decay", Because: "it would take the bias of a decay's step into the product before it"}),
 	pass("embedding", fuseEmbedding),
 	pass("top-k", fuseTopK),
 	pass("switch-mlp", fuseSwitchMLP,
@@ -22,7 +24,6 @@ var Table = passes.Ordered(
 		passes.Order{Pass: "linear", Because: "experts are told from other gathered products by their weights"}),
 	pass("delta-rule", fuseDeltaRule),
 	pass("sample", fuseSample),
-	pass("decay", fuseDecay),
 	pass("norm-scale", scaleNorms,
 		passes.Order{Pass: "fold-constants", Because: "folding makes the scale a constant"}),
 	pass("conv", fuseConv),
