@@ -88,6 +88,40 @@ func suiteServer(t *testing.T, name string) *testServer {
 	return startServer(t, suiteAnswer, func(o *Options, _ *scripted, _ *batch.Options) { o.Files[0].Name = name })
 }
 
+// TestToolClients has clients from npm call tools: tools.test.mjs of the folder tools/clients, with its modules, which
+// ETC_CLIENTS names.
+func TestToolClients(t *testing.T) {
+	dir := os.Getenv("ETC_CLIENTS")
+	if dir == "" {
+		t.Skip("ETC_CLIENTS names no folder with the clients: make test-clients fetches them")
+	}
+	s := startServer(t, func(prompt string) string {
+		thought := ""
+		if strings.HasSuffix(prompt, "<think>\n") {
+			thought = "Where?\n</think>\n\n"
+		}
+		_, asked, _ := strings.Cut(prompt, "</tools>")
+		switch {
+		case strings.Contains(prompt, "<tool_response>"):
+			return thought + "It rains."
+		case strings.Contains(asked, "both"):
+			return thought + weatherCall + "\n" + strings.Replace(weatherCall, "Bern", "Rome", 1)
+		case strings.Contains(asked, "weather?"):
+			return thought + "I ask.\n\n" + weatherCall
+		}
+		return thought + "Good day."
+	}, func(o *Options, _ *scripted, _ *batch.Options) { o.Files[0].Name = "tools" })
+	ctx, cancel := context.WithTimeout(t.Context(), suiteTime)
+	defer cancel()
+	c := exec.CommandContext(ctx, "node", "--test", "--test-reporter=spec", "--test-timeout=60000", "tools.test.mjs")
+	c.Dir = dir
+	c.Env = append(os.Environ(), "ETC_URL="+s.http.URL)
+	out, err := c.CombinedOutput()
+	t.Logf("%s", out)
+	require.NoError(t, err)
+	require.Regexp(t, `skipped 0\b`, string(out))
+}
+
 // TestExecuTorchContract runs test_openai_contract.py of ExecuTorch's examples/llm_server/conformance, which
 // ETC_EXECUTORCH_CONTRACT names.
 func TestExecuTorchContract(t *testing.T) {
