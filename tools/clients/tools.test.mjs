@@ -12,7 +12,7 @@ import Instructor from '@instructor-ai/instructor';
 import { z } from 'zod';
 
 const url = process.env.ETC_URL;
-const model = 'tools';
+const model = 'qwen';
 const openai = new OpenAI({ baseURL: url + '/v1', apiKey: 'none', maxRetries: 0 });
 const anthropic = new Anthropic({ baseURL: url, apiKey: 'none', maxRetries: 0 });
 const parameters = { type: 'object', properties: { city: { type: 'string' }, days: { type: 'integer' } }, required: ['city'] };
