@@ -7,6 +7,7 @@ etc=$PWD/$1
 dir=$(mktemp -d)
 trap 'test -z "$server" || kill "$server" 2>/dev/null; rm -rf "$dir"' EXIT
 "$etc" export testdata/checkpoints/qwen35moe-chat -o "$dir/qwen.pte" --max-seq-len 512
+: >"$dir/log" # there before the server writes it
 "$etc" serve "$dir/qwen.pte" --port 0 --device cpu 2>"$dir/log" &
 server=$!
 for _ in $(seq 600); do
