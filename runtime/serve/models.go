@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/guide"
 )
@@ -21,6 +23,8 @@ type File struct {
 	Created time.Time
 	// Memory is the memory of the loaded model, including its caches, in bytes.
 	Memory int64
+	// Waiting is the largest number of requests that wait until it is loaded; 0: any number.
+	Waiting int
 	// Load loads it. It is not called again before Loaded.Close.
 	Load func() (*Loaded, error)
 }
@@ -44,6 +48,7 @@ type model struct {
 	File
 	loaded  *Loaded
 	users   int           // requests that have it
+	waiting int           // requests that wait until it is loaded
 	used    time.Time     // when the last one came or left
 	loading chan struct{} // closed when it is loaded, or could not be; nil: nobody loads it
 	err     error         // of the last attempt
@@ -64,6 +69,10 @@ func newPool(files []File, budget int64) (*pool, error) {
 		if slices.ContainsFunc(p.models, func(m *model) bool { return m.Name == f.Name }) {
 			return nil, fmt.Errorf("two files have the name %q, by which requests tell them apart", f.Name)
 		}
+		if budget > 0 && f.Memory > budget {
+			return nil, fmt.Errorf("%s needs %s with its caches, and there are %s: it could never be loaded", f.Name,
+				humanize.IBytes(uint64(f.Memory)), humanize.IBytes(uint64(budget)))
+		}
 		p.models = append(p.models, &model{File: f})
 	}
 	return p, nil
@@ -83,7 +92,8 @@ func (p *pool) find(name string) (*model, error) {
 		message: fmt.Sprintf("the model %q does not exist; /v1/models lists those that do", name)}
 }
 
-// acquire loads a model where it is not, and keeps it in memory until release.
+// acquire loads a model where it is not, and keeps it in memory until release. The error is [batch.ErrFull] where as many
+// requests wait for it as may.
 func (p *pool) acquire(ctx context.Context, name string) (*Loaded, func(), error) {
 	m, err := p.find(name)
 	if err != nil {
@@ -101,6 +111,10 @@ func (p *pool) acquire(ctx context.Context, name string) (*Loaded, func(), error
 			p.mu.Unlock()
 			return m.loaded, func() { p.release(m) }, nil
 		}
+		if m.Waiting > 0 && m.waiting >= m.Waiting {
+			p.mu.Unlock()
+			return nil, nil, batch.ErrFull
+		}
 		wait := m.loading
 		if wait == nil {
 			if victims, ok := p.room(m); ok {
@@ -111,15 +125,19 @@ func (p *pool) acquire(ctx context.Context, name string) (*Loaded, func(), error
 				wait = p.freed
 			}
 		}
+		m.waiting++
 		p.mu.Unlock()
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return nil, nil, ctx.Err()
 		}
 		p.mu.Lock()
+		m.waiting--
 		err := m.err
 		p.mu.Unlock()
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", m.Name, err)
 		}

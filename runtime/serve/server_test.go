@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -319,4 +320,48 @@ func TestModelsShareMemory(t *testing.T) {
 		list = append(list, func() { ask("a") }, func() { ask("b") }, func() { ask("c") })
 	}
 	together(list...)
+}
+
+// TestFileThatNeverFits: a file that does not fit beside nothing is refused when the server is made, not waited for.
+func TestFileThatNeverFits(t *testing.T) {
+	_, err := New(Options{Memory: 99, Files: []File{{Name: "a", Memory: 99}, {Name: "b", Memory: 100}}})
+	require.EqualError(t, err, "b needs 100 B with its caches, and there are 99 B: it could never be loaded")
+}
+
+// TestWaitingForALoadIsBounded: while a model is loaded, as many requests wait for it as may; more are a 429.
+func TestWaitingForALoadIsBounded(t *testing.T) {
+	begun, load, text := make(chan struct{}), make(chan struct{}), testText(t)
+	s := startServer(t, does("fine"), func(o *Options, _ *scripted, r *batch.Options) {
+		slow := o.Files[0]
+		slow.Name, slow.Waiting = "slow", 2
+		slow.Load = func() (*Loaded, error) {
+			close(begun)
+			<-load
+			y := &scripted{t: t, text: text, answer: does("at last"), states: map[int32]*scriptedState{}}
+			run, err := batch.New(y, *r)
+			return &Loaded{Runner: run, Text: text}, err
+		}
+		o.Files = append(o.Files, slow)
+	})
+	body := `{` + hello + `, "model": "slow"}`
+	var codes [2]int
+	var waiting sync.WaitGroup
+	for i := range codes {
+		waiting.Go(func() { codes[i], _ = s.post(chatPath, body) })
+	}
+	<-begun
+	for waiters := 0; waiters < 2; runtime.Gosched() {
+		s.pool.mu.Lock()
+		waiters = s.pool.models[1].waiting
+		s.pool.mu.Unlock()
+	}
+	r := s.begin(t.Context(), chatPath, body)
+	require.NoError(t, r.Body.Close())
+	require.Equal(t, http.StatusTooManyRequests, r.StatusCode)
+	require.NotEmpty(t, r.Header.Get("Retry-After"))
+	s.object(chatPath, `{`+hello+`}`) // the other model answers
+	close(load)
+	waiting.Wait()
+	require.Equal(t, [2]int{200, 200}, codes)
+	s.object(chatPath, body)
 }

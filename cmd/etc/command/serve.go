@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/internal/execution"
+	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/batch"
@@ -250,7 +251,7 @@ func (f serveFlags) files(cmd *cobra.Command, args []string, device engine.Engin
 			return nil, 0, err
 		}
 		files = append(files, serve.File{Name: name, Created: info.ModTime(),
-			Memory: s.weights + s.budget, Load: s.load})
+			Memory: s.weights + s.budget, Waiting: f.concurrent + f.queue, Load: s.load})
 	}
 	return files, available, nil
 }
@@ -318,6 +319,10 @@ func (s *servedFile) setBudget(need session.Memory, positions int) error {
 				humanize.IBytes(uint64(s.state)), s.path)
 		}
 		s.budget = int64(n)
+		if left := s.available - s.weights; s.available > 0 && s.where == "" && s.budget > left {
+			return kind.Of(kind.ErrMemory, fmt.Errorf("--cache-memory %s: %s has weights of %s, and leaves %s of the memory "+
+				"that is available", text, s.path, humanize.IBytes(uint64(s.weights)), humanize.IBytes(uint64(max(left, 0)))))
+		}
 		return nil
 	}
 	f := fit{File: s.path, Need: need, Context: positions, Device: s.where}
