@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -27,8 +28,11 @@ type Options struct {
 	// Identity stands for all that the result depends on: checkpoint, text, recipe and the version of the program.
 	// Weights that Dir holds of the same identity are not computed again.
 	Identity string
-	// Jobs is the number of workers; 0 stands for one per CPU.
+	// Jobs is the number of workers; 0 stands for one per CPU. The result does not depend on it.
 	Jobs int
+	// MaxRAM bounds the memory of the process, in bytes; 0 stands for no bound. Values that do not fit lie in files of
+	// Dir. The result does not depend on it. [Memory] gives the least that is enough.
+	MaxRAM int64
 	// Progress, if not nil, is called after every weight, with the operations that are done and their total.
 	Progress func(done, total int, name string)
 }
@@ -38,6 +42,8 @@ type Result struct {
 	// Quality is nil if Options.HeldOut is empty.
 	Quality *Quality
 	store   *store
+	// planned and held are the memory for arrays that was reckoned with, and the most that was held.
+	planned, held int64
 }
 
 // Close closes the files of the result. Its data cannot be read any more.
@@ -69,33 +75,53 @@ func Run(ctx context.Context, m *ir.Module, o Options) (*Result, error) {
 	if err := check(m, o); err != nil {
 		return nil, err
 	}
+	p, err := newPlan(m, o)
+	if err != nil {
+		return nil, fmt.Errorf("calibration: %w", err)
+	}
+	if err := p.fit(o.MaxRAM); err != nil {
+		return nil, fmt.Errorf("calibration: %w", err)
+	}
 	s, err := openStore(o.Dir, o.Identity)
 	if err != nil {
 		return nil, err
 	}
-	count := o.Jobs
-	if count < 1 {
-		count = runtime.GOMAXPROCS(0)
-	}
-	d := &driver{ctx: ctx, module: m, options: o, store: s, each: workers(count),
-		ends: ir.LastUses(m.Entry.Body, m.Entry.Body.Results)}
-	d.text = newStream(m, o.Windows, true)
-	if Follows(o.Recipe) {
-		d.exact = newStream(m, o.Windows, false)
-	}
-	d.held = [2]*stream{newStream(m, o.HeldOut, false), newStream(m, o.HeldOut, true)}
-	if err := d.run(); err != nil {
+	d := &driver{ctx: ctx, module: m, options: o, store: s, plan: p, ledger: &ledger{}}
+	if err := d.calibrate(); err != nil {
 		return nil, fmt.Errorf("calibration: %w", joinClose(err, s))
 	}
-	r := &Result{store: s}
+	r := &Result{store: s, planned: p.most(), held: d.ledger.most}
 	if len(o.HeldOut) > 0 {
 		r.Quality = d.quality.sum()
 	}
 	return r, nil
 }
 
+// calibrate opens the streams and runs the module.
+func (d *driver) calibrate() (err error) {
+	if d.shelf, err = newShelf(d.options.Dir, d.ledger, d.plan.onDisk); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.shelf.close()) }()
+	open := func(to **stream, windows [][]int, quantized bool) {
+		if err == nil {
+			*to, err = newStream(d.module, d.shelf, windows, quantized)
+		}
+	}
+	open(&d.text, d.options.Windows, true)
+	if Follows(d.options.Recipe) {
+		open(&d.exact, d.options.Windows, false)
+	}
+	open(&d.held[0], d.options.HeldOut, false)
+	open(&d.held[1], d.options.HeldOut, true)
+	if err != nil {
+		return err
+	}
+	return d.run()
+}
+
 // Follows reports whether a method of the recipe also compares with the inputs that the checkpoint's weights give.
-// Run then runs the text twice, so [Memory] has to be asked about twice the tokens.
+// Run then runs the text twice.
 func Follows(r passes.Recipe) bool {
 	return slices.ContainsFunc(r.Rules, func(rule passes.Rule) bool {
 		return rule.Scheme != nil && rule.Scheme.Method.Follows() && rule.Kind == passes.LinearWeight
@@ -136,14 +162,23 @@ func checkWindows(windows [][]int) error {
 	return nil
 }
 
-// driver runs a module over all windows, operation by operation.
+// jobsOf returns the number of workers that an option stands for.
+func jobsOf(count int) int {
+	if count < 1 {
+		return runtime.GOMAXPROCS(0)
+	}
+	return count
+}
+
+// driver runs a module over all windows, segment by segment.
 type driver struct {
 	ctx     context.Context
 	module  *ir.Module
 	options Options
 	store   *store
-	each    eachFunc
-	ends    [][]*ir.Value // by operation, the values that no later operation reads
+	plan    *plan
+	ledger  *ledger
+	shelf   *shelf
 	// exact runs the text's windows with the checkpoint's weights; nil if no method needs that.
 	exact *stream
 	// text runs the text's windows with quantized weights. held runs the held-out windows, with the checkpoint's
@@ -151,10 +186,14 @@ type driver struct {
 	text    *stream
 	held    [2]*stream
 	quality scores
-	head    int // the index of the last operation with a weight
 	// source, if not nil, has the quantized weights; then no weight is solved for.
 	source Source
+	// observe, if not nil, is called between segments: tests look at the memory there.
+	observe func()
 }
+
+// workers returns what runs functions on count goroutines.
+func (d *driver) workers(count int) eachFunc { return workers(count) }
 
 // streams returns all streams.
 func (d *driver) streams() []*stream {
@@ -164,335 +203,147 @@ func (d *driver) streams() []*stream {
 	return []*stream{d.text, d.exact, d.held[0], d.held[1]}
 }
 
-// hasWeights reports whether the driver itself runs op, since op multiplies by a weight that may be quantized.
-func hasWeights(op *ir.Op) bool {
-	switch op.Def.Name {
-	case "linear", "embedding", "switch_mlp", "switch_geglu":
-		return true
-	}
-	return false
-}
-
 func (d *driver) run() error {
-	ops := d.module.Entry.Body.Ops
-	for i, op := range ops {
-		if hasWeights(op) {
-			d.head = i
-		}
-	}
-	for first := 0; first < d.head; {
+	segments := d.plan.segments
+	for i, g := range segments {
 		if err := d.ctx.Err(); err != nil {
 			return err
 		}
-		if hasWeights(ops[first]) {
-			if err := d.site(ops[first]); err != nil {
-				return fmt.Errorf("%w\n\tin %s", err, ir.Describe(d.module, ops[first]))
+		x := d.plan.sites[i].site
+		if x != nil {
+			if err := d.prepare(x, d.plan.configs[i]); err != nil {
+				return fmt.Errorf("%w\n\tin %s", err, ir.Describe(d.module, g.site))
 			}
-			for _, s := range d.streams() {
-				s.drop(d.ends[first])
-			}
-			d.progress(first, ops[first])
-			first++
-			continue
 		}
-		last := first + 1
-		for last < d.head && !hasWeights(ops[last]) {
-			last++
+		k := d.constants()
+		if i == len(segments)-1 {
+			d.progress(g)
+			return d.tail(g, x, d.plan.configs[i], k)
 		}
-		k, other := &constants{}, &constants{source: d.source}
 		for _, s := range d.streams() {
-			if err := s.run(ops[first:last], d.ends[first:last], pick(s, k, other), d.each); err != nil {
+			if err := d.advance(s, g, x, x.sources(s.quantized), d.plan.configs[i], pick(s, k)); err != nil {
 				return err
 			}
 		}
-		first = last
+		if err := d.leave(g, k, d.streams()); err != nil {
+			return err
+		}
 	}
-	return d.tail(ops)
+	return nil
+}
+
+// leave drops what no segment after g needs.
+func (d *driver) leave(g *segment, k [2]*constants, streams []*stream) error {
+	for _, s := range streams {
+		s.drop(g.drops)
+	}
+	for _, v := range g.drops {
+		if err := d.shelf.remove(v); err != nil {
+			return err
+		}
+	}
+	d.progress(g)
+	d.close(k)
+	if d.observe != nil {
+		d.observe()
+	}
+	return nil
+}
+
+// constants returns the constants of a segment, as a stream computes with them that is not quantized, and one that is.
+func (d *driver) constants() (k [2]*constants) {
+	k[0] = &constants{ledger: d.ledger}
+	k[1] = k[0]
+	if d.source != nil {
+		k[1] = &constants{source: d.source, ledger: d.ledger}
+	}
+	return k
+}
+
+// close drops constants.
+func (d *driver) close(k [2]*constants) {
+	k[0].close()
+	if k[1] != k[0] {
+		k[1].close()
+	}
 }
 
 // pick returns the constants that a stream computes with.
-func pick(s *stream, given, quantized *constants) *constants {
+func pick(s *stream, k [2]*constants) *constants {
 	if s.quantized {
-		return quantized
+		return k[1]
 	}
-	return given
+	return k[0]
 }
 
-func (d *driver) progress(at int, op *ir.Op) {
-	if d.options.Progress == nil {
+func (d *driver) progress(g *segment) {
+	if d.options.Progress == nil || g.site == nil {
 		return
 	}
-	names := []string{}
-	op.EachArg(func(a *ir.Arg) {
-		if a.Kind == ir.ValueArg && a.Value.Constant != nil {
-			names = append(names, a.Value.Constant.Name)
-		}
-	})
-	d.options.Progress(at+1, len(d.module.Entry.Body.Ops), strings.Join(names, ", "))
+	var names []string
+	for _, c := range g.weights() {
+		names = append(names, c.Name)
+	}
+	all := d.module.Entry.Body.Ops
+	d.options.Progress(slices.Index(all, g.site)+1, len(all), strings.Join(names, ", "))
 }
 
-// weightOf returns the weight in an operand of op.
-func (d *driver) weightOf(op *ir.Op, operand string) (*weight, error) {
-	v := op.Input(operand)
-	if v == nil || v.Constant == nil {
-		return newWeight(nil, nil)
-	}
-	kind := passes.LinearWeight
-	if op.Def.Name == "embedding" {
-		kind = passes.EmbeddingWeight
-	}
-	scheme := d.options.Recipe.Scheme(kind, v.Constant.Name)
-	return newWeight(v.Constant, scheme)
-}
-
-// site runs an operation that has weights, for all windows.
-func (d *driver) site(op *ir.Op) error {
-	switch op.Def.Name {
-	case "embedding":
-		return d.embedding(op)
-	case "linear":
-		return d.linear(op)
-	}
-	return d.experts(op)
-}
-
-// embedding runs an embedding with rows of the checkpoint's weight: calibration does not quantize embeddings.
-func (d *driver) embedding(op *ir.Op) error {
-	w, err := d.weightOf(op, "weight")
-	if err != nil {
-		return err
-	}
-	for _, s := range d.streams() {
-		from := w.given
-		if s.quantized && d.source != nil {
-			if from, err = d.source.Rows(w.constant, passes.EmbeddingWeight); err != nil {
-				return err
-			}
-		}
-		if err := d.embed(s, op, w, from); err != nil {
-			return err
-		}
+// checkLast returns an error if the last segment does not begin with a linear, usually lm_head.
+func (p *plan) checkLast() error {
+	op := p.segments[len(p.segments)-1].site
+	if op == nil || op.Def.Name != "linear" {
+		return fmt.Errorf("calibration needs a module whose last weight is that of a linear")
 	}
 	return nil
 }
 
-// embed runs an embedding for one stream, with rows of its weight.
-func (d *driver) embed(s *stream, op *ir.Op, w *weight, from rows) error {
-	calls, indices := s.calls(), op.Input("indices")
-	return d.each.try(len(calls), func(i int) error {
-		t := calls[i].env[indices].Tensor
-		out := eval.Tensor{DType: op.Result().Type.DType, Shape: append(append([]int{}, t.Shape...), w.cols)}
-		for _, id := range t.I {
-			if id < 0 || id >= int64(w.rows) {
-				return fmt.Errorf("token %d, want 0 to %d", id, w.rows-1)
-			}
-			row, err := from(int(id), 1)
-			if err != nil {
-				return err
-			}
-			out.F = append(out.F, row.Values...)
-		}
-		calls[i].env[op.Result()] = eval.Value{Tensor: &out}
-		return nil
-	})
+// logits runs the last segment for one call, and returns the logits and the bytes that they take in the ledger.
+func (d *driver) logits(s *stream, w *window, c *call, x *site, from rows, k *constants, each eachFunc) (
+	dot.Matrix, int64, error) {
+	g := d.plan.segments[len(d.plan.segments)-1]
+	one := &window{calls: []*call{c}, buffers: w.buffers}
+	given, n, err := d.siteResults(s, x, []rows{from}, []*window{one}, each)
+	if err != nil {
+		return dot.Matrix{}, 0, err
+	}
+	f := &frame{stream: s, window: w, call: c, values: map[*ir.Value]eval.Value{}, bytes: map[*ir.Value]int64{},
+		ledger: d.ledger}
+	defer f.close()
+	defer d.ledger.give(n)
+	if err := f.run(g, given[0], k, true); err != nil {
+		return dot.Matrix{}, 0, err
+	}
+	t := f.values[d.module.Entry.Body.Results[0]].Tensor
+	if t == nil || t.F == nil || len(t.Shape) == 0 {
+		return dot.Matrix{}, 0, fmt.Errorf("the logits are no tensor of floats")
+	}
+	d.ledger.take(tensorBytes(t))
+	cols := t.Shape[len(t.Shape)-1]
+	return dot.Dense(t.F, len(t.F)/max(cols, 1), cols), tensorBytes(t), nil
 }
 
-// linear quantizes the weight of a linear, and runs the linear for all windows.
-func (d *driver) linear(op *ir.Op) error {
-	w, quantized, err := d.solveLinear(op)
-	if err != nil {
-		return err
-	}
-	for _, s := range d.streams() {
-		source := w.given
-		if s.quantized {
-			source = quantized
-		}
-		if err := d.multiply(s, op, w, source); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// multiply runs a linear for one stream, with rows of its weight.
-func (d *driver) multiply(s *stream, op *ir.Op, w *weight, from rows) error {
-	if len(s.windows) == 0 {
-		return nil
-	}
-	x, err := s.gather(op.Input("x"))
-	if err != nil {
-		return err
-	}
-	y, err := product(x, from, 0, w.rows, d.each)
-	if err != nil {
-		return err
-	}
-	s.scatter(op.Result(), op.Input("x"), y)
-	return nil
-}
-
-// solveLinear returns the weight of a linear, and its quantized rows. If the recipe's method needs the inputs, and
-// the directory lacks the weight, it quantizes the weight now.
-func (d *driver) solveLinear(op *ir.Op) (*weight, rows, error) {
-	if op.Input("bias") != nil {
-		return nil, nil, fmt.Errorf("calibration knows no linear with a bias")
-	}
-	w, err := d.weightOf(op, "weight")
-	if err != nil {
-		return nil, nil, err
-	}
-	if d.source != nil {
-		other, err := d.source.Rows(w.constant, passes.LinearWeight)
-		return w, other, err
-	}
-	if !w.calibrated() {
-		return w, w.plain, nil
-	}
-	if x, err := d.store.find(w); err != nil || x != nil {
-		return w, x.quantizedRows, err
-	}
-	inputs, err := d.text.gather(op.Input("x"))
-	if err != nil {
-		return nil, nil, err
-	}
-	m := quantize.NewMoments(w.cols)
-	m.Add(inputs.Values, inputs.Rows, quantize.Each(d.each))
-	solver, err := newSolver(w, m, d.each)
-	if err != nil {
-		return nil, nil, err
-	}
-	if d.exact != nil {
-		exact, err := d.exact.gather(op.Input("x"))
-		if err != nil {
-			return nil, nil, err
-		}
-		follow(solver, w, exact, inputs, d.each)
-	}
-	x, err := d.store.create(w)
-	if err != nil {
-		return nil, nil, err
-	}
-	err = d.each.try((w.rows+weightRows-1)/weightRows, func(b int) error {
-		if err := d.ctx.Err(); err != nil {
-			return err
-		}
-		return x.solve(solver, b*weightRows, min(weightRows, w.rows-b*weightRows))
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := d.store.finish(x); err != nil {
-		return nil, nil, err
-	}
-	x, err = d.store.find(w)
-	return w, x.quantizedRows, err
-}
-
-// newSolver returns the solver of a weight for the moments m of its inputs. If all inputs were zero, all columns
-// count the same.
-func newSolver(w *weight, m *quantize.Moments, each eachFunc) (*quantize.Solver, error) {
-	if m.Mean() == 0 {
-		m.AddIdentity(1)
-	}
-	s, err := quantize.NewSolver(m, *w.scheme, quantize.Each(each))
-	if err != nil {
-		return nil, fmt.Errorf("tensor %s: %w", w.constant.Name, err)
-	}
-	return s, nil
-}
-
-// follow gives a solver the inputs that a weight gets (x) beside those that it would get from the checkpoint's
-// weights (exact), if its method uses them. With no more inputs than columns they say nothing, and follow does
-// nothing.
-func follow(s *quantize.Solver, w *weight, exact, x dot.Matrix, each eachFunc) {
-	if !w.scheme.Method.Follows() || x.Rows <= w.cols {
-		return
-	}
-	drift := quantize.NewDrift(w.cols)
-	drift.Add(exact.Values, x.Values, x.Rows, quantize.Each(each))
-	s.Follow(drift, quantize.Each(each))
-}
-
-// calibrated reports whether the method of the weight needs its inputs.
-func (w *weight) calibrated() bool { return w.scheme != nil && w.scheme.Method.Calibrated() }
-
-// solve quantizes rows [first, first+n) and writes them to the file.
-func (x *stored) solve(s *quantize.Solver, first, n int) error {
-	given, err := x.given(first, n)
-	if err != nil {
-		return err
-	}
-	var r quantize.Result
-	if err := s.Quantize(&r, given.Values, n); err != nil {
-		return fmt.Errorf("tensor %s, rows from %d: %w", x.constant.Name, first, err)
-	}
-	return x.write(&r, first, given)
-}
-
-// plain returns rows as a method without a text quantizes them, or unchanged if nothing quantizes the weight. The
-// stop test of hqq sees these rows alone; that changes scales by less than a step of bf16.
-func (w *weight) plain(first, n int) (dot.Matrix, error) {
-	given, err := w.given(first, n)
-	if err != nil || w.scheme == nil {
-		return given, err
-	}
-	var r quantize.Result
-	if err := quantize.Quantize(&r, given.Values, n, w.cols, *w.scheme); err != nil {
-		return given, fmt.Errorf("tensor %s, rows from %d: %w", w.constant.Name, first, err)
-	}
-	return given, r.Dequantize(given.Values)
-}
-
-// tail quantizes the last weight, usually lm_head, and runs the remaining operations for the held-out windows, call
-// by call since logits are large.
-func (d *driver) tail(ops []*ir.Op) error {
-	op := ops[d.head]
-	if op.Def.Name != "linear" {
-		return fmt.Errorf("calibration needs a module whose last weight is that of a linear, found %s",
-			ir.Describe(d.module, op))
-	}
-	w, quantized, err := d.solveLinear(op)
-	if err != nil {
-		return fmt.Errorf("%w\n\tin %s", err, ir.Describe(d.module, op))
-	}
-	d.progress(d.head, op)
-	k, other := &constants{}, &constants{source: d.source}
-	for i, window := range d.held[0].windows {
-		for j := range window {
-			var logits [2]dot.Matrix
-			for at, s := range d.held {
-				source := w.given
-				if s.quantized {
-					source = quantized
-				}
-				one := &stream{module: d.module, windows: [][]*call{{s.windows[i][j]}}}
-				x, err := one.gather(op.Input("x"))
-				if err != nil {
-					return err
-				}
-				y, err := product(x, source, 0, w.rows, d.each)
-				if err != nil {
-					return err
-				}
-				one.scatter(op.Result(), op.Input("x"), y)
-				if err := one.run(ops[d.head+1:], d.ends[d.head+1:], pick(s, k, other), d.each); err != nil {
-					return err
-				}
-				if logits[at], err = one.gather(d.module.Entry.Body.Results[0]); err != nil {
-					return err
-				}
-				clear(s.windows[i][j].env)
-			}
+// tail runs the last segment for the held-out windows, call by call since logits are large, and compares the logits.
+func (d *driver) tail(g *segment, x *site, c config, k [2]*constants) error {
+	each := d.workers(c.jobs)
+	for i, w := range d.held[0].windows {
+		for j, one := range w.calls {
 			if err := d.ctx.Err(); err != nil {
 				return err
 			}
-			next := d.options.HeldOut[i][1:]
-			for _, before := range window[:j] {
-				next = next[before.tokens:]
+			var logits [2]dot.Matrix
+			var bytes [2]int64
+			for at, s := range d.held {
+				var err error
+				logits[at], bytes[at], err = d.logits(s, s.windows[i], s.windows[i].calls[j], x,
+					x.sources(s.quantized)[0], pick(s, k), each)
+				if err != nil {
+					return fmt.Errorf("%w\n\tin %s", err, ir.Describe(d.module, g.site))
+				}
 			}
-			d.quality.add(logits[0], logits[1], next, d.each)
+			d.quality.add(logits[0], logits[1], d.options.HeldOut[i][one.position+1:], each)
+			d.ledger.give(bytes[0] + bytes[1])
 		}
 	}
+	d.close(k)
 	return nil
 }

@@ -3,7 +3,6 @@ package calibrate
 import (
 	"context"
 	"fmt"
-	"runtime"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/numeric/dot"
@@ -47,16 +46,16 @@ func Evaluate(ctx context.Context, m *ir.Module, source Source, o Evaluation) (*
 	if err := checkWindows(o.Windows); err != nil {
 		return nil, err
 	}
-	count := o.Jobs
-	if count < 1 {
-		count = runtime.GOMAXPROCS(0)
+	x := Options{HeldOut: o.Windows, Jobs: o.Jobs, Progress: o.Progress}
+	p, err := newPlan(m, x)
+	if err == nil {
+		err = p.fit(0)
 	}
-	d := &driver{ctx: ctx, module: m, source: source, each: workers(count),
-		ends:    ir.LastUses(m.Entry.Body, m.Entry.Body.Results),
-		options: Options{HeldOut: o.Windows, Progress: o.Progress}}
-	d.text = newStream(m, nil, true)
-	d.held = [2]*stream{newStream(m, o.Windows, false), newStream(m, o.Windows, true)}
-	if err := d.run(); err != nil {
+	if err != nil {
+		return nil, fmt.Errorf("evaluation: %w", err)
+	}
+	d := &driver{ctx: ctx, module: m, source: source, options: x, plan: p, ledger: &ledger{}}
+	if err := d.calibrate(); err != nil {
 		return nil, fmt.Errorf("evaluation: %w", err)
 	}
 	return d.quality.sum(), nil

@@ -2,159 +2,214 @@ package calibrate
 
 import (
 	"fmt"
+	"sync"
 
-	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/ir/numeric/dot"
-	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// mixture is an operation switch_mlp or switch_geglu. For each token it computes some experts, down·(a(gate·x) ⊙
-// up·x) each, and sums them, weighted by scores.
-type mixture struct {
-	op             *ir.Op
-	gate, up, down *weight
-	// quantized are the quantized rows of gate, up and down. While a weight is solved for, they are the rows written
-	// so far.
-	quantized [3]rows
-}
+// A site of an operation switch_mlp or switch_geglu is a mixture of experts: for each token it computes some experts,
+// down·(a(gate·x) ⊙ up·x) each, and sums them, weighted by scores.
 
-// routed holds the inputs of a mixture in one stream, and the experts that they go to.
+// The weights of a mixture, in their order in a site.
+const (
+	gateWeight = iota
+	upWeight
+	downWeight
+)
+
+// routed says which experts the inputs of a mixture go to, in some calls.
 type routed struct {
-	x        dot.Matrix
-	exact    *dot.Matrix // x with the checkpoint's weights, if a method needs it
+	x        *table
+	exact    *table // x with the checkpoint's weights, if a method needs it
 	perToken int
-	experts  []int64   // by token, then by choice
-	scores   []float32 // of the same shape
-	tokens   [][]int   // by expert, its choices: token·perToken + choice
+	scores   []float32 // by token, then by choice
+	choices  [][]int32 // by expert: token·perToken + choice
 }
 
-// route collects the inputs of a mixture from a stream.
-func (s *stream) route(m *mixture) (*routed, error) {
-	x, err := s.gather(m.op.Input("x"))
+// routedBytes returns the memory of what is known of tokens that choose so many experts each.
+func routedBytes(tokens, perToken int) int64 { return 24 * int64(tokens) * int64(perToken) }
+
+// route finds which experts the tokens of some calls go to.
+func (x *site) route(s *stream, all []*call) (*routed, error) {
+	in, err := newTable(s.shelf, all, x.op.Input("x"))
 	if err != nil {
 		return nil, err
 	}
-	r := &routed{x: x, tokens: make([][]int, m.gate.stack)}
-	for _, c := range s.calls() {
-		t := c.env[m.op.Input("indices")].Tensor
-		r.perToken = t.Shape[len(t.Shape)-1]
-		r.experts = append(r.experts, t.I...)
-		r.scores = append(r.scores, c.env[m.op.Input("scores")].Tensor.F...)
-	}
-	for i, e := range r.experts {
-		if e < 0 || e >= int64(m.gate.stack) {
-			return nil, fmt.Errorf("expert %d, want 0 to %d", e, m.gate.stack-1)
+	experts := x.weights[gateWeight].stack
+	r := &routed{x: in, choices: make([][]int32, experts)}
+	var chosen []int32
+	counts := make([]int, experts)
+	for _, c := range all {
+		indices, _, err := s.shelf.get(c.items[x.op.Input("indices")])
+		if err != nil {
+			return nil, err
 		}
-		r.tokens[e] = append(r.tokens[e], i)
+		scores, _, err := s.shelf.get(c.items[x.op.Input("scores")])
+		if err != nil {
+			return nil, err
+		}
+		r.perToken = indices.Tensor.Shape[len(indices.Tensor.Shape)-1]
+		for _, e := range indices.Tensor.I {
+			if e < 0 || e >= int64(experts) {
+				return nil, fmt.Errorf("expert %d, want 0 to %d", e, experts-1)
+			}
+			counts[e]++
+			chosen = append(chosen, int32(e))
+		}
+		r.scores = append(r.scores, scores.Tensor.F...)
+	}
+	for e, n := range counts {
+		r.choices[e] = make([]int32, 0, n)
+	}
+	for i, e := range chosen {
+		r.choices[e] = append(r.choices[e], int32(i))
 	}
 	return r, nil
 }
 
-// inputs returns the rows of x that go to an expert.
-func (r *routed) inputs(expert int) dot.Matrix { return r.rowsOf(r.x, expert) }
+// expertScratch is the memory that one worker needs for inputRows inputs of an expert.
+type expertScratch struct {
+	x, exact, gate, up, exactGate, out []float32
+}
 
-// rowsOf returns the rows of m that belong to the tokens of an expert. m has a row for each row of x.
-func (r *routed) rowsOf(x dot.Matrix, expert int) dot.Matrix {
-	out := dot.Dense(make([]float32, len(r.tokens[expert])*x.Cols), len(r.tokens[expert]), x.Cols)
-	for i, at := range r.tokens[expert] {
-		copy(out.Row(i), x.Row(at/r.perToken))
+// scratches lends scratch to workers, so that there is one for each that runs at a time.
+type scratches struct {
+	driver *driver
+	site   *site
+	solves bool // the scratch is to solve for weights, not to run them
+	mu     sync.Mutex
+	free   []*expertScratch
+	bytes  int64
+}
+
+// expertSizes returns the numbers of floats in the parts of an expertScratch.
+func (x *site) expertSizes(solves bool) (sizes [6]int) {
+	in, hidden := x.weights[gateWeight].cols, x.weights[downWeight].cols
+	sizes = [6]int{in, 0, hidden, hidden, 0, x.weights[downWeight].rows}
+	if solves {
+		sizes = [6]int{in, in, hidden, hidden, hidden, 0}
+	}
+	for i := range sizes {
+		sizes[i] *= inputRows
+	}
+	return sizes
+}
+
+// scratchBytes returns the size of an expertScratch.
+func (x *site) scratchBytes(solves bool) (n int64) {
+	for _, size := range x.expertSizes(solves) {
+		n += floatBytes(size)
+	}
+	return n
+}
+
+func (p *scratches) get() *expertScratch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.free); n > 0 {
+		out := p.free[n-1]
+		p.free = p.free[:n-1]
+		return out
+	}
+	n := p.site.scratchBytes(p.solves)
+	p.driver.ledger.take(n)
+	p.bytes += n
+	s := p.site.expertSizes(p.solves)
+	out := &expertScratch{}
+	for i, to := range []*[]float32{&out.x, &out.exact, &out.gate, &out.up, &out.exactGate, &out.out} {
+		*to = make([]float32, s[i])
 	}
 	return out
 }
 
-// experts quantizes the weights of a mixture, expert by expert, and runs the mixture for all windows.
-func (d *driver) experts(op *ir.Op) error {
-	m, err := d.mixtureOf(op)
-	if err != nil {
-		return err
-	}
-	if err := d.solveExperts(m); err != nil {
-		return err
-	}
-	for _, s := range d.streams() {
-		if len(s.windows) == 0 {
-			continue
-		}
-		if err := d.runExperts(m, s, m.sources(s.quantized)); err != nil {
+func (p *scratches) put(s *expertScratch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, s)
+}
+
+// close gives the memory back.
+func (p *scratches) close() { p.driver.ledger.give(p.bytes) }
+
+// blocks calls f for the choices of an expert, inputRows at a time.
+func (r *routed) blocks(expert int, f func(choices []int32) error) error {
+	all := r.choices[expert]
+	for first := 0; first < len(all); first += inputRows {
+		if err := f(all[first:min(first+inputRows, len(all))]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mixtureOf returns a mixture with its weights.
-func (d *driver) mixtureOf(op *ir.Op) (m *mixture, err error) {
-	m = &mixture{op: op}
-	for _, x := range []struct {
-		name string
-		to   **weight
-	}{{"gate", &m.gate}, {"up", &m.up}, {"down", &m.down}} {
-		if *x.to, err = d.weightOf(op, x.name); err != nil {
-			return nil, err
+// pick copies the rows of t that belong to choices.
+func (r *routed) pick(dst []float32, t *table, choices []int32) (dot.Matrix, error) {
+	out := dot.Dense(dst[:len(choices)*t.cols], len(choices), t.cols)
+	for i, at := range choices {
+		if err := t.read(out.Row(i), int(at)/r.perToken, 1); err != nil {
+			return out, err
 		}
 	}
-	return m, nil
+	return out, nil
 }
 
-// weights returns the weights gate, up and down.
-func (m *mixture) weights() [3]*weight { return [3]*weight{m.gate, m.up, m.down} }
-
-// sources returns the rows of the three weights that a stream computes with.
-func (m *mixture) sources(quantized bool) (out [3]rows) {
-	for i, w := range m.weights() {
-		out[i] = w.given
-		if quantized {
-			out[i] = m.quantized[i]
-		}
+// hidden returns the input of an expert's down projection for the expert's inputs x, in gate. It uses up for the other
+// projection.
+func (d *driver) hidden(m *site, x dot.Matrix, expert int, from []rows, gate, up []float32) (dot.Matrix, error) {
+	n := m.weights[downWeight].cols
+	g, u := dot.Dense(gate[:x.Rows*n], x.Rows, n), dot.Dense(up[:x.Rows*n], x.Rows, n)
+	if err := d.product(g, x, from[gateWeight], expert*n, serially); err != nil {
+		return g, err
 	}
-	return out
+	if err := d.product(u, x, from[upWeight], expert*n, serially); err != nil {
+		return g, err
+	}
+	return g, eval.GateExperts(m.op, g.Values, u.Values)
 }
 
-// hidden returns the input of an expert's down projection, for the expert's inputs x.
-func (m *mixture) hidden(x dot.Matrix, expert int, from [3]rows) (dot.Matrix, error) {
-	gate, err := product(x, from[0], expert*m.gate.rows, m.gate.rows, serially)
+// runExperts runs a mixture for some calls, with rows of its three weights.
+func (d *driver) runExperts(s *stream, m *site, from []rows, all []*call, each eachFunc) (dot.Matrix, error) {
+	r, err := m.route(s, all)
 	if err != nil {
-		return gate, err
+		return dot.Matrix{}, err
 	}
-	up, err := product(x, from[1], expert*m.up.rows, m.up.rows, serially)
-	if err != nil {
-		return up, err
-	}
-	return gate, eval.GateExperts(m.op, gate.Values, up.Values)
-}
-
-// runExperts runs a mixture for one stream, with rows of its three weights.
-func (d *driver) runExperts(m *mixture, s *stream, from [3]rows) error {
-	r, err := s.route(m)
-	if err != nil {
-		return err
-	}
-	n := m.down.rows
-	outputs := dot.Dense(make([]float32, len(r.experts)*n), len(r.experts), n)
-	err = d.each.try(m.gate.stack, func(e int) error {
-		if len(r.tokens[e]) == 0 {
+	held := routedBytes(r.x.rows, r.perToken)
+	d.ledger.take(held)
+	defer d.ledger.give(held)
+	n := m.weights[downWeight].rows
+	outputs := d.matrix(r.x.rows*r.perToken, n)
+	defer d.release(outputs)
+	lent := &scratches{driver: d, site: m}
+	defer lent.close()
+	err = each.try(len(r.choices), func(e int) error {
+		s := lent.get()
+		defer lent.put(s)
+		return r.blocks(e, func(choices []int32) error {
+			x, err := r.pick(s.x, r.x, choices)
+			if err != nil {
+				return err
+			}
+			h, err := d.hidden(m, x, e, from, s.gate, s.up)
+			if err != nil {
+				return err
+			}
+			y := dot.Dense(s.out[:x.Rows*n], x.Rows, n)
+			if err := d.product(y, h, from[downWeight], e*n, serially); err != nil {
+				return err
+			}
+			for i, at := range choices {
+				copy(outputs.Row(int(at)), y.Row(i))
+			}
 			return nil
-		}
-		h, err := m.hidden(r.inputs(e), e, from)
-		if err != nil {
-			return err
-		}
-		y, err := product(h, from[2], e*n, n, serially)
-		if err != nil {
-			return err
-		}
-		for i, at := range r.tokens[e] {
-			copy(outputs.Row(at), y.Row(i))
-		}
-		return nil
+		})
 	})
 	if err != nil {
-		return err
+		return dot.Matrix{}, err
 	}
-	sums := dot.Dense(make([]float32, r.x.Rows*n), r.x.Rows, n)
-	d.each(r.x.Rows, func(t int) {
+	sums := d.matrix(r.x.rows, n)
+	each(r.x.rows, func(t int) {
 		for k := range n {
 			sum := 0.0
 			for i := t * r.perToken; i < (t+1)*r.perToken; i++ {
@@ -163,112 +218,93 @@ func (d *driver) runExperts(m *mixture, s *stream, from [3]rows) error {
 			sums.Row(t)[k] = float32(sum)
 		}
 	})
-	s.scatter(m.op.Result(), m.op.Input("x"), sums)
-	return nil
+	return sums, nil
 }
 
 // sampledTokens is the number of tokens, evenly spaced over the text, that go through every expert. The down
 // projections of experts with few tokens of their own are quantized for these too.
 const sampledTokens = 128
 
-// solveExperts quantizes the weights of a mixture that the recipe names and that the directory lacks.
+// solveExperts quantizes those weights of a mixture whose files are open.
 //
 // An expert with K input columns is quantized for the tokens that are routed to it, and for the mean of all tokens,
 // which weighs as much as K tokens. So an expert with no tokens, or with fewer than columns, is quantized for the
 // text as a whole.
-func (d *driver) solveExperts(m *mixture) error {
-	open := [3]*stored{} // files that are being written
-	for i, w := range m.weights() {
-		var err error
-		if m.quantized[i], open[i], err = d.expertRows(w); err != nil {
-			return err
-		}
-	}
-	if open == [3]*stored{} {
-		return nil
-	}
-	r, err := d.text.route(m)
+func (d *driver) solveExperts(m *site, open []*stored, c config) error {
+	r, err := m.route(d.text, calls(d.text.windows))
 	if err != nil {
 		return err
 	}
+	held := routedBytes(r.x.rows, r.perToken)
+	d.ledger.take(held)
+	defer d.ledger.give(held)
 	if d.exact != nil {
-		exact, err := d.exact.gather(m.op.Input("x"))
-		if err != nil {
+		if r.exact, err = newTable(d.shelf, calls(d.exact.windows), m.op.Input("x")); err != nil {
 			return err
 		}
-		r.exact = &exact
 	}
-	all := quantize.NewMoments(r.x.Cols)
-	all.Add(r.x.Values, r.x.Rows, quantize.Each(d.each))
-	err = d.each.try(m.gate.stack, func(e int) error {
+	x := &expertSolver{driver: d, site: m, routed: r, open: open}
+	if open[gateWeight] != nil || open[upWeight] != nil {
+		held := momentBytes(r.x.cols, m.weights[:downWeight]...)
+		d.ledger.take(held)
+		defer d.ledger.give(held)
+		if x.all, err = d.momentsOf(r.x, m.weights[:downWeight], d.workers(c.solvers)); err != nil {
+			return err
+		}
+	}
+	x.lent = &scratches{driver: d, site: m, solves: true}
+	defer x.lent.close()
+	return d.workers(c.solvers).try(len(r.choices), func(e int) error {
 		if err := d.ctx.Err(); err != nil {
 			return err
 		}
-		return m.solveExpert(e, r, all, open)
+		s := x.lent.get()
+		defer x.lent.put(s)
+		return x.solve(e, s)
 	})
-	if err != nil {
-		return err
-	}
-	for i, x := range open {
-		if x == nil {
-			continue
-		}
-		if err := d.store.finish(x); err != nil {
-			return err
-		}
-		if x, err = d.store.find(x.weight); err != nil {
-			return err
-		}
-		m.quantized[i] = x.quantizedRows
-	}
-	return nil
 }
 
-// expertRows returns the source of the rows of an expert's weight: another program, a method that needs no text, or a
-// file of the directory. It creates a missing file, and also returns it for the rows to be written.
-func (d *driver) expertRows(w *weight) (rows, *stored, error) {
-	if d.source != nil {
-		other, err := d.source.Rows(w.constant, passes.LinearWeight)
-		return other, nil, err
-	}
-	if !w.calibrated() {
-		return w.plain, nil, nil
-	}
-	x, err := d.store.find(w)
-	if err != nil {
-		return nil, nil, err
-	}
-	if x != nil {
-		return x.quantizedRows, nil, nil
-	}
-	if x, err = d.store.create(w); err != nil {
-		return nil, nil, err
-	}
-	return x.quantizedRows, x, nil
+// expertSolver solves for the weights of a mixture.
+type expertSolver struct {
+	*driver
+	site   *site
+	routed *routed
+	all    *quantize.Moments // of all inputs of the mixture
+	open   []*stored
+	lent   *scratches
 }
 
-// solveExpert quantizes those weights of an expert whose files are open.
-func (m *mixture) solveExpert(e int, r *routed, all *quantize.Moments, open [3]*stored) error {
-	x := r.inputs(e)
+// solve quantizes the weights of one expert.
+func (x *expertSolver) solve(e int, s *expertScratch) error {
+	weights := x.site.weights
 	var solver *quantize.Solver // of gate and up, whose inputs are the same
-	for i, to := range open {
+	var held int64
+	defer func() { x.ledger.give(held) }()
+	for i, to := range x.open {
 		if to == nil {
 			continue
 		}
-		if i == 2 || solver == nil || *m.gate.scheme != *m.up.scheme {
-			moments, err := m.momentsOf(e, i, x, r, all)
+		if i == downWeight || solver == nil || *weights[gateWeight].scheme != *weights[upWeight].scheme {
+			solver = nil
+			x.ledger.give(held)
+			follows := x.routed.exact != nil && to.follows(len(x.routed.choices[e]))
+			held = x.site.expertSolverBytes(i, follows)
+			x.ledger.take(held)
+			moments, err := x.momentsOf(e, i, s)
 			if err != nil {
 				return err
 			}
 			if solver, err = newSolver(to.weight, moments, serially); err != nil {
 				return err
 			}
-			if err := m.follow(solver, e, i, x, r); err != nil {
-				return err
+			if follows {
+				if err := x.follow(solver, e, i, s); err != nil {
+					return err
+				}
 			}
 		}
 		for at := 0; at < to.rows; at += weightRows {
-			if err := to.solve(solver, e*to.rows+at, min(weightRows, to.rows-at)); err != nil {
+			if err := x.driver.solve(to, solver, e*to.rows+at, min(weightRows, to.rows-at)); err != nil {
 				return err
 			}
 		}
@@ -276,50 +312,69 @@ func (m *mixture) solveExpert(e int, r *routed, all *quantize.Moments, open [3]*
 	return nil
 }
 
-// follow is [follow] for the expert's weight number i, whose inputs are x.
-func (m *mixture) follow(s *quantize.Solver, e, i int, x dot.Matrix, r *routed) (err error) {
-	w := m.weights()[i]
-	if r.exact == nil || !w.calibrated() || !w.scheme.Method.Follows() || x.Rows <= w.cols {
+// inputs returns inputs of the expert's weight number i, with rows from. t is r.x, or r.exact.
+func (x *expertSolver) inputs(e, i int, t *table, choices []int32, from []rows, in, gate, up []float32) (dot.Matrix,
+	error) {
+	out, err := x.routed.pick(in, t, choices)
+	if err != nil || i < downWeight {
+		return out, err
+	}
+	return x.hidden(x.site, out, e, from, gate, up)
+}
+
+// follow gives a solver of the expert's weight number i the inputs that it gets beside those that it would get from
+// the checkpoint's weights.
+func (x *expertSolver) follow(solver *quantize.Solver, e, i int, s *expertScratch) error {
+	drift := quantize.NewDrift(x.site.weights[i].cols)
+	err := x.routed.blocks(e, func(choices []int32) error {
+		exact, err := x.inputs(e, i, x.routed.exact, choices, x.site.sources(false), s.exact, s.exactGate, s.up)
+		if err != nil {
+			return err
+		}
+		in, err := x.inputs(e, i, x.routed.x, choices, x.site.sources(true), s.x, s.gate, s.up)
+		if err != nil {
+			return err
+		}
+		drift.Add(exact.Values, in.Values, in.Rows, serially)
 		return nil
-	}
-	exact := r.rowsOf(*r.exact, e)
-	if i == 2 {
-		if exact, err = m.hidden(exact, e, m.sources(false)); err != nil {
-			return err
-		}
-		if x, err = m.hidden(x, e, m.sources(true)); err != nil {
-			return err
-		}
-	}
-	follow(s, w, exact, x, serially)
-	return nil
+	})
+	solver.Follow(drift, serially)
+	return err
 }
 
 // momentsOf returns the moments of the inputs of the expert's weight number i.
-func (m *mixture) momentsOf(e, i int, x dot.Matrix, r *routed, all *quantize.Moments) (*quantize.Moments, error) {
-	if i < 2 {
-		moments := quantize.NewMoments(m.gate.cols)
-		moments.Add(x.Values, x.Rows, serially)
-		moments.AddScaled(all, float32(m.gate.cols)/float32(r.x.Rows))
-		return moments, nil
+func (x *expertSolver) momentsOf(e, i int, s *expertScratch) (*quantize.Moments, error) {
+	w, r := x.site.weights[i], x.routed
+	needs := x.site.weights[:downWeight] // gate and up may share a solver
+	if i == downWeight {
+		needs = x.site.weights[downWeight:]
 	}
-	moments := quantize.NewMoments(m.down.cols)
-	h, err := m.hidden(x, e, m.sources(true))
+	sum := func(choices []int32, to *quantize.Moments) error {
+		in, err := x.inputs(e, i, r.x, choices, x.site.sources(true), s.x, s.gate, s.up)
+		if err == nil {
+			to.Add(in.Values, in.Rows, serially)
+		}
+		return err
+	}
+	moments := newMoments(w.cols, needs...)
+	err := r.blocks(e, func(choices []int32) error { return sum(choices, moments) })
 	if err != nil {
 		return nil, err
 	}
-	moments.Add(h.Values, h.Rows, serially)
-	if few := m.down.cols - h.Rows; few > 0 {
-		count := min(sampledTokens, r.x.Rows)
-		sample := dot.Dense(make([]float32, count*r.x.Cols), count, r.x.Cols)
-		for t := range count {
-			copy(sample.Row(t), r.x.Row(t*(r.x.Rows/count)))
+	if i < downWeight {
+		moments.AddScaled(x.all, float32(w.cols)/float32(r.x.rows))
+		return moments, nil
+	}
+	if few := w.cols - len(r.choices[e]); few > 0 {
+		count := min(sampledTokens, r.x.rows)
+		sample := make([]int32, count)
+		for t := range sample {
+			sample[t] = int32(t * (r.x.rows / count) * r.perToken)
 		}
-		if h, err = m.hidden(sample, e, m.sources(true)); err != nil {
+		other := newMoments(w.cols, needs...)
+		if err := sum(sample, other); err != nil {
 			return nil, err
 		}
-		other := quantize.NewMoments(m.down.cols)
-		other.Add(h.Values, h.Rows, serially)
 		moments.AddScaled(other, float32(few)/float32(4*count))
 	}
 	return moments, nil

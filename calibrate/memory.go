@@ -1,83 +1,328 @@
 package calibrate
 
 import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// processBytes is the memory of the process before it calibrates: code, runtime, stacks.
+// processBytes is the memory of the process before it calibrates: code, runtime, stacks, the text and its tokens.
 const processBytes = 64 << 20
 
-// Memory estimates the bytes that [Run] needs for a text of tokens tokens, held-out ones counted twice. It is the
-// largest sum over the linears: the values of all windows that are alive, the linear's inputs and outputs, and the
-// moments with the solver's memory.
-func Memory(m *ir.Module, tokens int) int64 {
-	const float = 4
-	body := m.Entry.Body
-	ends := ir.LastUses(body, body.Results)
-	alive := map[*ir.Value]int64{}
-	held, most := int64(0), int64(0)
-	for i, op := range body.Ops {
-		if hasWeights(op) {
-			need := held
-			op.EachArg(func(a *ir.Arg) {
-				if a.Kind == ir.ValueArg && a.Value.Constant != nil && a.Value.Constant.Data != nil &&
-					op.Def.Name != "embedding" {
-					shape := a.Value.Constant.Data.Shape()
-					rows, cols := shape[len(shape)-2], shape[len(shape)-1]
-					need = max(need, held+quantize.Bytes(int(cols))+float*int64(tokens)*(cols+min(rows, cols)))
-				}
-			})
-			most = max(most, need)
-		}
-		for _, v := range op.Results {
-			alive[v] = valueBytes(v, tokens)
-			held += alive[v]
-		}
-		for _, v := range ends[i] {
-			held -= alive[v]
-		}
-	}
-	return processBytes + most
+// spareParts says which part of the memory is left to arrays that are dropped and not collected yet: one of so many.
+const spareParts = 8
+
+// arrayBytes returns the memory for arrays within a limit.
+func arrayBytes(limit int64) int64 {
+	n := limit - processBytes
+	return n - n/spareParts
 }
 
-// DamageMemory estimates the bytes that [Damage] needs for a text of tokens tokens. It counts all variants from the
-// first weight on, which is twice their mean number.
-func DamageMemory(m *ir.Module, tokens int, scheme func(name string, cols int) *quantize.Scheme) int64 {
+// limitFor returns the smallest limit that leaves n bytes for arrays.
+func limitFor(n int64) int64 { return processBytes + (n*spareParts+spareParts-2)/(spareParts-1) }
+
+// Memory returns the smallest [Options.MaxRAM] with which [Run] can calibrate m.
+func Memory(m *ir.Module, o Options) (int64, error) {
+	p, err := newPlan(m, o)
+	if err != nil {
+		return 0, err
+	}
+	return limitFor(p.least()), nil
+}
+
+// DamageMemory returns the smallest [DamageOptions.MaxRAM] with which [Damage] can measure m.
+func DamageMemory(m *ir.Module, o DamageOptions) (int64, error) {
+	p, err := newDamagePlan(m, o)
+	if err != nil {
+		return 0, err
+	}
+	return limitFor(p.least()), nil
+}
+
+// config says how a segment is run within a limit of memory. The results do not depend on it.
+type config struct {
+	windows int // that go through the segment at a time
+	jobs    int // workers that run them
+	solvers int // workers that solve for the weights of the site
+}
+
+// texts is a number of windows of the same length.
+type texts struct {
+	tokens int // of a window
+	count  int // over all streams
+}
+
+// plan finds how a module is run within a limit of memory. It knows how much memory each segment takes.
+type plan struct {
+	module   *ir.Module
+	segments []*segment
+	sites    []*siteSizes
+	sizes    *sizes
+	texts    []texts
+	copies   []int // by segment, how often the windows are there
+	tokens   int   // of the text that weights are solved for
+	follows  bool  // the text runs twice
+	jobs     int
+
+	configs []config
+	onDisk  map[*ir.Value]bool
+	used    []int64 // by segment, with configs and without what is on the shelf
+	shelf   []int64 // by segment, what is in memory there
+}
+
+// newPlan returns the plan of a calibration, for any memory.
+func newPlan(m *ir.Module, o Options) (*plan, error) {
+	p := &plan{module: m, tokens: 0, follows: Follows(o.Recipe), jobs: jobsOf(o.Jobs)}
+	d := &driver{module: m, options: o}
+	times := 1
+	if p.follows {
+		times = 2
+	}
+	for _, w := range o.Windows {
+		p.tokens += len(w)
+		p.add(len(w), times)
+	}
+	for _, w := range o.HeldOut {
+		p.add(len(w), 2)
+	}
+	return p, p.open(d)
+}
+
+// newDamagePlan returns the plan of a measurement of damage, for any memory.
+func newDamagePlan(m *ir.Module, o DamageOptions) (*plan, error) {
+	p := &plan{module: m, jobs: jobsOf(o.Jobs)}
+	for _, w := range o.Windows {
+		p.add(len(w), 1)
+	}
+	if err := p.open(&driver{module: m}); err != nil {
+		return nil, err
+	}
 	variants := 1
-	for _, op := range m.Entry.Body.Ops {
-		if !hasWeights(op) || op.Def.Name == "embedding" {
-			continue
+	for i, x := range p.sites {
+		if x.site != nil && x.op.Def.Name != "embedding" {
+			for _, w := range x.weights {
+				if o.Scheme(w.constant.Name, w.cols) != nil {
+					variants++
+				}
+			}
 		}
-		op.EachArg(func(a *ir.Arg) {
-			if a.Kind != ir.ValueArg || a.Value.Constant == nil || a.Value.Constant.Data == nil {
-				return
-			}
-			shape := a.Value.Constant.Data.Shape()
-			if len(shape) > 1 && scheme(a.Value.Constant.Name, int(shape[len(shape)-1])) != nil {
-				variants++
-			}
-		})
+		p.copies[i] = variants
 	}
-	return Memory(m, variants*tokens)
+	return p, nil
 }
 
-// valueBytes returns the bytes of a value for a number of tokens. A symbolic dim stands for that number.
-func valueBytes(v *ir.Value, tokens int) int64 {
-	n := int64(4)
-	if v.Type.Kind != ir.TensorKind {
-		return n
+// add counts windows of so many tokens.
+func (p *plan) add(tokens, count int) {
+	for i := range p.texts {
+		if p.texts[i].tokens == tokens {
+			p.texts[i].count += count
+			return
+		}
 	}
-	if !v.Type.DType.IsFloat() {
-		n = 8
+	p.texts = append(p.texts, texts{tokens, count})
+}
+
+// open finds the segments and their sites.
+func (p *plan) open(d *driver) error {
+	if len(p.texts) == 0 {
+		return fmt.Errorf("a text of at least one window is needed")
 	}
-	symbolic := false
-	for _, d := range v.Type.Shape {
-		if c, ok := d.Const(); ok {
-			n *= c
-		} else if !symbolic { // a second symbolic dim is a mask's, which belongs to one call
-			n, symbolic = n*int64(tokens), true
+	p.segments, p.sizes = segmentsOf(p.module), newSizes(p.module)
+	if err := p.checkLast(); err != nil {
+		return err
+	}
+	for _, g := range p.segments {
+		x, err := d.siteOf(g.site)
+		if err != nil {
+			return fmt.Errorf("%w\n\tin %s", err, ir.Describe(p.module, g.site))
+		}
+		s := &siteSizes{site: x}
+		if x != nil && len(x.weights) > 1 {
+			dims := x.op.Input("indices").Type.Shape
+			s.perToken = int(p.sizes.dim(dims[len(dims)-1], shape{1, 0}))
+		}
+		p.sites, p.copies = append(p.sites, s), append(p.copies, 1)
+	}
+	return nil
+}
+
+// longest returns the number of tokens of the longest window.
+func (p *plan) longest() int {
+	return slices.MaxFunc(p.texts, func(a, b texts) int { return cmp.Compare(a.tokens, b.tokens) }).tokens
+}
+
+// windows returns the number of windows that run segment number i.
+func (p *plan) windows(i int) (n int) {
+	for _, t := range p.texts {
+		n += t.count
+	}
+	return n * p.copies[i]
+}
+
+// shelved returns the size of a value on the shelf, for all windows.
+func (p *plan) shelved(v *ir.Value) (n int64) {
+	for _, t := range p.texts {
+		for _, s := range callShapes(p.module, t.tokens) {
+			n += int64(t.count) * p.sizes.shelved(v, s)
 		}
 	}
 	return n
+}
+
+// frame returns the most memory that one worker needs to run a window through a segment.
+func (p *plan) frame(g *segment) (most int64) {
+	for _, t := range p.texts {
+		for _, s := range callShapes(p.module, t.tokens) {
+			most = max(most, p.sizes.frame(g, s))
+		}
+	}
+	for _, b := range g.buffers {
+		if slices.Contains(g.frees, b) {
+			most += bufferBytes(b)
+		}
+	}
+	return most
+}
+
+// fixed returns the memory of a segment that no choice changes: its constants, and buffers that several segments use.
+func (p *plan) fixed(i int) int64 {
+	n := p.segments[i].constants()
+	for _, b := range p.module.Buffers {
+		first := slices.IndexFunc(p.segments, func(g *segment) bool { return slices.Contains(g.buffers, b) })
+		last := slices.IndexFunc(p.segments, func(g *segment) bool { return slices.Contains(g.frees, b) })
+		if first < last && first <= i && i <= last {
+			n += bufferBytes(b) * int64(p.windows(i))
+		}
+	}
+	return n
+}
+
+// last returns the memory of the last segment, whose results, the logits, are compared for one call at a time.
+func (p *plan) last(jobs int) (most int64) {
+	g, x := p.segments[len(p.segments)-1], p.sites[len(p.segments)-1]
+	for _, t := range p.texts {
+		for _, s := range callShapes(p.module, t.tokens) {
+			logits := p.sizes.bytes(p.module.Entry.Body.Results[0], s)
+			most = max(most, logits+x.run(s.tokens, jobs)+p.sizes.frame(g, s)+96*int64(s.tokens))
+		}
+	}
+	return most
+}
+
+// running returns the memory to run segment number i.
+func (p *plan) running(i int, c config) int64 {
+	if i == len(p.segments)-1 {
+		return p.last(c.jobs)
+	}
+	count := min(c.windows, p.windows(i))
+	return p.sites[i].run(count*p.longest(), c.jobs) + int64(min(c.jobs, count))*p.frame(p.segments[i])
+}
+
+// solving returns the memory to solve for the weights of segment number i.
+func (p *plan) solving(i int, c config) int64 {
+	return p.sites[i].solve(p.tokens, c.solvers, p.follows)
+}
+
+// least returns the memory for arrays that the plan needs at least.
+func (p *plan) least() (most int64) {
+	for i := range p.segments {
+		one := config{1, 1, 1}
+		most = max(most, p.fixed(i)+max(p.running(i, one), p.solving(i, one)))
+	}
+	return most
+}
+
+// fit chooses how segments are run within a limit of memory, 0 for none.
+func (p *plan) fit(limit int64) error {
+	budget := int64(math.MaxInt64)
+	if limit > 0 {
+		budget = arrayBytes(limit)
+	}
+	if least := p.least(); least > budget {
+		return fmt.Errorf("%s need %s (%d bytes), the bound is %d bytes", p.module.Entry.Name,
+			humanize.IBytes(uint64(limitFor(least))), limitFor(least), limit)
+	}
+	for i := range p.segments {
+		fixed := p.fixed(i)
+		c := p.choose(i, budget-fixed)
+		p.configs = append(p.configs, c)
+		p.used = append(p.used, fixed+max(p.running(i, c), p.solving(i, c)))
+	}
+	p.place(budget)
+	return nil
+}
+
+// choose returns how segment number i is run within a number of bytes. It leaves half of them to the shelf where that
+// costs nothing.
+func (p *plan) choose(i int, budget int64) config {
+	c := config{1, 1, 1}
+	for c.solvers < p.jobs && p.solving(i, config{1, 1, c.solvers + 1}) <= budget {
+		c.solvers++
+	}
+	try := func(windows int, within int64) bool {
+		x := config{windows, p.jobs, c.solvers}
+		for x.jobs > 1 && p.running(i, x) > within {
+			x.jobs--
+		}
+		if p.running(i, x) > within || 2*x.jobs < min(p.jobs, windows) {
+			return false
+		}
+		c = x
+		return true
+	}
+	for _, within := range []int64{budget / 2, budget} {
+		for windows := max(windowsAtOnce, p.jobs); windows > 0; windows /= 2 {
+			if try(windows, within) {
+				return c
+			}
+		}
+	}
+	return c
+}
+
+// place chooses which values lie in memory, the others on disk.
+func (p *plan) place(budget int64) {
+	p.onDisk, p.shelf = map[*ir.Value]bool{}, make([]int64, len(p.segments))
+	until := map[*ir.Value]int{}
+	for i, g := range p.segments {
+		for _, v := range g.drops {
+			until[v] = i
+		}
+	}
+	put := func(v *ir.Value, from int) {
+		n := p.shelved(v) * int64(p.copies[from])
+		last, ok := until[v]
+		if !ok {
+			last = len(p.segments) - 1
+		}
+		for i := from; i <= last; i++ {
+			if p.used[i]+p.shelf[i]+n > budget {
+				p.onDisk[v] = v.Type.Kind == ir.TensorKind
+			}
+		}
+		for i := from; i <= last && !p.onDisk[v]; i++ {
+			p.shelf[i] += n
+		}
+	}
+	for _, v := range p.module.Entry.Params {
+		put(v, 0)
+	}
+	for i, g := range p.segments[:len(p.segments)-1] {
+		for _, v := range g.keeps {
+			put(v, i)
+		}
+	}
+}
+
+// most returns the memory for arrays that the plan takes as it was chosen.
+func (p *plan) most() (most int64) {
+	for i, n := range p.used {
+		most = max(most, n+p.shelf[i])
+	}
+	return most
 }

@@ -62,6 +62,7 @@ func (each eachFunc) try(n int, f func(i int) error) error {
 // constants decodes the constants that are no weights of linears, and keeps them. It is safe for concurrent use.
 type constants struct {
 	source Source // replaces constants of the module; nil: none
+	ledger *ledger
 	mu     sync.Mutex
 	values map[*ir.Constant]*eval.Tensor
 }
@@ -86,5 +87,14 @@ func (k *constants) get(c *ir.Constant) (*eval.Tensor, error) {
 		k.values = map[*ir.Constant]*eval.Tensor{}
 	}
 	k.values[c] = t
+	k.ledger.take(tensorBytes(t))
 	return t, nil
+}
+
+// close drops the constants.
+func (k *constants) close() {
+	for _, t := range k.values {
+		k.ledger.give(tensorBytes(t))
+	}
+	k.values = nil
 }

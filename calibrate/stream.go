@@ -2,160 +2,312 @@ package calibrate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"sort"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/ir/numeric/dot"
 )
 
-// call is one call of the module's entry: its values that are alive. The calls of a window share their buffers.
+// call is one call of the module's entry: what it has on the shelf.
 type call struct {
-	tokens  int
-	env     map[*ir.Value]eval.Value
+	tokens, position int
+	items            map[*ir.Value]*item
+}
+
+// window is a part of a text that is run by itself: its calls in order, and the buffers that they share.
+type window struct {
+	calls   []*call
 	buffers map[*ir.Buffer]*eval.Tensor
 }
 
-// stream computes a module over windows of tokens. Each window has its own state. A window that is longer than the
-// module's longest call takes several calls.
+// stream computes a module over windows of tokens. A window that is longer than the module's longest call takes
+// several calls.
 type stream struct {
 	module  *ir.Module
-	windows [][]*call
+	shelf   *shelf
+	windows []*window
 	// quantized says that the stream computes with the quantized weights.
 	quantized bool
 }
 
-// newStream returns a stream over windows, none of them empty.
-func newStream(m *ir.Module, windows [][]int, quantized bool) *stream {
-	s := &stream{module: m, quantized: quantized}
+// shape is the size of a call.
+type shape struct{ tokens, position int }
+
+// callShapes returns the calls that a window of n tokens takes.
+func callShapes(m *ir.Module, n int) (out []shape) {
 	_, most := m.Entry.Params[0].Type.Shape[1].Bounds()
-	for _, window := range windows {
-		buffers := map[*ir.Buffer]*eval.Tensor{}
-		var calls []*call
-		at := int64(0)
-		for part := range slices.Chunk(window, int(min(most, int64(len(window))))) {
-			tokens := &eval.Tensor{DType: ir.I64, Shape: []int{1, len(part)}}
-			positions := &eval.Tensor{DType: ir.I64, Shape: []int{len(part)}}
-			for _, id := range part {
-				tokens.I, positions.I = append(tokens.I, int64(id)), append(positions.I, at)
-				at++
+	longest := int(min(most, int64(n)))
+	for at := 0; at < n; at += longest {
+		out = append(out, shape{min(longest, n-at), at})
+	}
+	return out
+}
+
+// newStream returns a stream over windows, none of them empty.
+func newStream(m *ir.Module, shelf *shelf, windows [][]int, quantized bool) (*stream, error) {
+	s := &stream{module: m, shelf: shelf, quantized: quantized}
+	for _, ids := range windows {
+		w := &window{buffers: map[*ir.Buffer]*eval.Tensor{}}
+		for _, part := range callShapes(m, len(ids)) {
+			tokens, positions := make([]int64, part.tokens), make([]int64, part.tokens)
+			for i := range tokens {
+				tokens[i], positions[i] = int64(ids[part.position+i]), int64(part.position+i)
 			}
-			calls = append(calls, &call{len(part), map[*ir.Value]eval.Value{
-				m.Entry.Params[0]: {Tensor: tokens}, m.Entry.Params[1]: {Tensor: positions},
-			}, buffers})
+			c := &call{part.tokens, part.position, map[*ir.Value]*item{}}
+			for i, t := range []*eval.Tensor{eval.Ints(ir.I64, []int{1, part.tokens}, tokens),
+				eval.Ints(ir.I64, []int{part.tokens}, positions)} {
+				x, err := shelf.put(m.Entry.Params[i], eval.Value{Tensor: t})
+				if err != nil {
+					return nil, err
+				}
+				c.items[m.Entry.Params[i]] = x
+			}
+			w.calls = append(w.calls, c)
 		}
-		s.windows = append(s.windows, calls)
+		s.windows = append(s.windows, w)
 	}
-	return s
+	return s, nil
 }
 
-// calls returns the calls of all windows in order.
-func (s *stream) calls() []*call { return slices.Concat(s.windows...) }
-
-// gather returns the rows of a value from all calls as one matrix, whose columns are the value's last dim.
-func (s *stream) gather(v *ir.Value) (dot.Matrix, error) {
-	var m dot.Matrix
-	for _, c := range s.calls() {
-		t := c.env[v].Tensor
-		if t == nil || t.F == nil || len(t.Shape) == 0 {
-			return m, fmt.Errorf("a linear's input is no tensor of floats")
-		}
-		m.Cols = t.Shape[len(t.Shape)-1]
-		m.Values = append(m.Values, t.F...)
+// calls returns the calls of windows in order.
+func calls(windows []*window) (out []*call) {
+	for _, w := range windows {
+		out = append(out, w.calls...)
 	}
-	m.Stride, m.Rows = m.Cols, len(m.Values)/max(m.Cols, 1)
-	return m, nil
+	return out
 }
 
-// scatter sets a value in all calls to the rows of m. The value gets the leading dims of like.
-func (s *stream) scatter(v, like *ir.Value, m dot.Matrix) {
-	at := 0
-	for _, c := range s.calls() {
-		shape := slices.Clone(c.env[like].Tensor.Shape)
-		n := c.env[like].Tensor.Len() / shape[len(shape)-1] * m.Cols
-		shape[len(shape)-1] = m.Cols
-		c.env[v] = eval.Value{Tensor: eval.Floats(v.Type.DType, shape, m.Values[at:at+n:at+n])}
-		at += n
+// copyOf returns a stream over the same values, as they are before segment g, with buffers of its own. The windows are
+// given.
+func (s *stream) copyOf(windows []*window, l *ledger) *stream {
+	out := &stream{module: s.module, shelf: s.shelf, quantized: s.quantized}
+	for _, w := range windows {
+		n := &window{buffers: map[*ir.Buffer]*eval.Tensor{}}
+		for b, t := range w.buffers {
+			n.buffers[b] = t.Clone()
+			l.take(tensorBytes(t))
+		}
+		for _, c := range w.calls {
+			items := maps.Clone(c.items)
+			for v, x := range items {
+				items[v] = s.shelf.share(x)
+			}
+			n.calls = append(n.calls, &call{c.tokens, c.position, items})
+		}
+		out.windows = append(out.windows, n)
 	}
+	return out
 }
 
 // drop drops values from all calls.
 func (s *stream) drop(values []*ir.Value) {
-	for _, c := range s.calls() {
+	for _, c := range calls(s.windows) {
 		for _, v := range values {
-			delete(c.env, v)
-		}
-	}
-}
-
-// run executes operations window by window, and drops values after their last use.
-func (s *stream) run(ops []*ir.Op, ends [][]*ir.Value, constants *constants, each eachFunc) error {
-	return each.try(len(s.windows), func(i int) error {
-		for _, c := range s.windows[i] {
-			for j, op := range ops {
-				if err := s.op(c, op, constants); err != nil {
-					return fmt.Errorf("%w\n\tin %s", err, ir.Describe(s.module, op))
-				}
-				for _, v := range ends[j] {
-					delete(c.env, v)
-				}
+			if x := c.items[v]; x != nil {
+				s.shelf.drop(x)
+				delete(c.items, v)
 			}
 		}
-		return nil
-	})
+	}
 }
 
-// op executes an operation of one call.
-func (s *stream) op(c *call, op *ir.Op, constants *constants) error {
-	if len(op.Regions) > 0 {
-		return fmt.Errorf("calibration cannot run the operation %s", op.Def.Name)
+// table is a value of several calls as one matrix, whose columns are the value's last dim.
+type table struct {
+	shelf      *shelf
+	items      []*item
+	starts     []int // by item, the number of its first row
+	rows, cols int
+}
+
+// newTable returns the table of a value of floats.
+func newTable(s *shelf, calls []*call, v *ir.Value) (*table, error) {
+	t := &table{shelf: s}
+	for _, c := range calls {
+		x := c.items[v]
+		if x == nil || x.value.Tensor == nil || !x.value.Tensor.DType.IsFloat() || len(x.value.Tensor.Shape) == 0 {
+			return nil, fmt.Errorf("a linear's input is no tensor of floats")
+		}
+		t.cols = x.value.Tensor.Shape[len(x.value.Tensor.Shape)-1]
+		t.items, t.starts = append(t.items, x), append(t.starts, t.rows)
+		t.rows += x.length() / max(t.cols, 1)
 	}
-	args := make([][]eval.Value, len(op.Args))
+	return t, nil
+}
+
+// read sets dst to rows [first, first+n).
+func (t *table) read(dst []float32, first, n int) error {
+	at := sort.SearchInts(t.starts, first+1) - 1
+	for n > 0 {
+		end := t.rows
+		if at+1 < len(t.starts) {
+			end = t.starts[at+1]
+		}
+		count := min(n, end-first)
+		if err := t.shelf.read(t.items[at], dst[:count*t.cols], (first-t.starts[at])*t.cols); err != nil {
+			return err
+		}
+		dst, first, n = dst[count*t.cols:], first+count, n-count
+		at++
+	}
+	return nil
+}
+
+// frame holds the values of a call while it runs a segment.
+type frame struct {
+	stream *stream
+	window *window
+	call   *call
+	values map[*ir.Value]eval.Value
+	bytes  map[*ir.Value]int64
+	ledger *ledger
+}
+
+// tensorBytes returns the size of a tensor in memory.
+func tensorBytes(t *eval.Tensor) int64 {
+	if t == nil {
+		return 0
+	}
+	return floatBytes(len(t.F)) + 8*int64(len(t.I))
+}
+
+// set defines a value that takes n bytes of memory.
+func (f *frame) set(v *ir.Value, x eval.Value, n int64) {
+	f.ledger.take(n)
+	f.values[v], f.bytes[v] = x, n
+}
+
+func (f *frame) drop(v *ir.Value) {
+	f.ledger.give(f.bytes[v])
+	delete(f.values, v)
+	delete(f.bytes, v)
+}
+
+// close drops all values.
+func (f *frame) close() {
+	for v := range f.values {
+		f.drop(v)
+	}
+}
+
+// run executes the operations of a segment for one call. given are the results of the site. What later segments use
+// goes to the shelf, except in the last segment, whose result run leaves in the frame.
+func (f *frame) run(g *segment, given map[*ir.Value]eval.Value, k *constants, last bool) error {
+	for v, x := range given {
+		f.set(v, x, 0)
+	}
+	for _, v := range g.loads {
+		x := f.call.items[v]
+		if x == nil {
+			return fmt.Errorf("a value is used where no operation that ran has defined it")
+		}
+		value, n, err := f.stream.shelf.get(x)
+		if err != nil {
+			return err
+		}
+		f.set(v, value, n)
+	}
+	for i, op := range g.ops {
+		if err := f.op(op, k); err != nil {
+			return fmt.Errorf("%w\n\tin %s", err, ir.Describe(f.stream.module, op))
+		}
+		for _, v := range g.ends[i] {
+			f.drop(v)
+		}
+	}
+	if last {
+		return nil
+	}
+	for _, v := range g.keeps {
+		x, err := f.stream.shelf.put(v, f.values[v])
+		if err != nil {
+			return err
+		}
+		f.call.items[v] = x
+		f.drop(v)
+	}
+	return nil
+}
+
+// args returns the arguments of op, and the bytes of those that are tensors.
+func (f *frame) args(op *ir.Op, k *constants) (args [][]eval.Value, n int64, err error) {
+	args = make([][]eval.Value, len(op.Args))
 	for i, list := range op.Args {
 		args[i] = make([]eval.Value, len(list))
 		for j, a := range list {
 			switch {
 			case a.Kind != ir.ValueArg:
 				args[i][j].Int = a.Int
+				continue
 			case a.Value.Constant != nil:
-				t, err := constants.get(a.Value.Constant)
-				if err != nil {
-					return err
+				if args[i][j].Tensor, err = k.get(a.Value.Constant); err != nil {
+					return nil, 0, err
 				}
-				args[i][j].Tensor = t
 			default:
-				v, ok := c.env[a.Value]
+				v, ok := f.values[a.Value]
 				if !ok {
-					return fmt.Errorf("%s: a value is used where no operation that ran has defined it", op.Def.Name)
+					return nil, 0, fmt.Errorf("%s: a value is used where no operation that ran has defined it",
+						op.Def.Name)
 				}
 				args[i][j] = v
 			}
+			n += tensorBytes(args[i][j].Tensor)
 		}
 	}
+	return args, n, nil
+}
+
+// op executes an operation.
+func (f *frame) op(op *ir.Op, k *constants) error {
+	if len(op.Regions) > 0 {
+		return fmt.Errorf("calibration cannot run the operation %s", op.Def.Name)
+	}
+	args, argBytes, err := f.args(op, k)
+	if err != nil {
+		return err
+	}
 	x := &eval.Call{Op: op, Precision: eval.FP32, Args: args}
+	scratch := argBytes + maskBytes(x)
+	f.ledger.take(scratch)
+	defer f.ledger.give(scratch)
 	var results []eval.Value
-	var err error
 	switch {
 	case op.Def.Effect == ir.Reads:
-		results = []eval.Value{{Tensor: c.buffer(op.Buffer).Clone()}} // updates are in place
+		results = []eval.Value{{Tensor: f.buffer(op.Buffer).Clone()}} // updates are in place
 	case op.Def.Effect == ir.Writes && op.Def.State == ir.ReplacesState:
-		c.buffers[op.Buffer] = x.Tensor("x").Clone()
+		f.ledger.give(tensorBytes(f.buffer(op.Buffer)))
+		f.window.buffers[op.Buffer] = x.Tensor("x").Clone()
+		f.ledger.take(tensorBytes(f.window.buffers[op.Buffer]))
 	case op.Def.Effect == ir.Writes:
-		results, err = eval.Update(x, c.buffer(op.Buffer))
+		results, err = eval.Update(x, f.buffer(op.Buffer))
 	default:
 		results, err = eval.Run(x)
 	}
-	for i, v := range op.Results {
-		if err == nil {
-			c.env[v] = results[i]
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	for i, v := range op.Results {
+		f.set(v, results[i], tensorBytes(results[i].Tensor))
+	}
+	return nil
+}
+
+// maskBytes returns the size of a mask of scores once it is broadcast to all heads.
+func maskBytes(x *eval.Call) int64 {
+	if x.Op.Def.Name != "sdpa" || x.Tensor("mask") == nil {
+		return 0
+	}
+	q, k := x.Tensor("q").Shape, x.Tensor("k").Shape
+	if len(q) != 4 || len(k) != 4 {
+		return 0
+	}
+	return 8 * int64(q[0]) * int64(q[1]) * int64(q[2]) * int64(k[2])
 }
 
 // buffer returns the content of a buffer. It is zeros at first.
-func (c *call) buffer(b *ir.Buffer) *eval.Tensor {
-	t := c.buffers[b]
+func (f *frame) buffer(b *ir.Buffer) *eval.Tensor {
+	t := f.window.buffers[b]
 	if t == nil {
 		dims, _ := b.Type.Static()
 		t = &eval.Tensor{DType: b.Type.DType}
@@ -167,7 +319,64 @@ func (c *call) buffer(b *ir.Buffer) *eval.Tensor {
 		} else {
 			t.I = make([]int64, n)
 		}
-		c.buffers[b] = t
+		f.window.buffers[b] = t
+		f.ledger.take(tensorBytes(t))
 	}
 	return t
+}
+
+// runWindow executes the operations of a segment for a window. given are the results of the site, by call.
+func (s *stream) runWindow(g *segment, w *window, given []map[*ir.Value]eval.Value, k *constants, l *ledger) error {
+	for i, c := range w.calls {
+		f := &frame{stream: s, window: w, call: c, values: map[*ir.Value]eval.Value{}, bytes: map[*ir.Value]int64{},
+			ledger: l}
+		err := f.run(g, given[i], k, false)
+		f.close()
+		if err != nil {
+			return err
+		}
+	}
+	w.free(g.frees, l)
+	return nil
+}
+
+// free drops buffers.
+func (w *window) free(buffers []*ir.Buffer, l *ledger) {
+	for _, b := range buffers {
+		if t := w.buffers[b]; t != nil {
+			l.give(tensorBytes(t))
+			delete(w.buffers, b)
+		}
+	}
+}
+
+// windowsAtOnce is the number of windows that go through a segment at a time where memory allows that. The weights of
+// the segment are read once for all of them.
+const windowsAtOnce = 16
+
+// run executes a segment for all windows of a stream, count at a time. from are the rows of the site's weights.
+func (d *driver) advance(s *stream, g *segment, at *site, from []rows, c config, k *constants) error {
+	each := d.workers(c.jobs)
+	for chunk := range slices.Chunk(s.windows, max(c.windows, 1)) {
+		if err := d.ctx.Err(); err != nil {
+			return err
+		}
+		given, n, err := d.siteResults(s, at, from, chunk, each)
+		if err != nil {
+			return err
+		}
+		starts := make([]int, len(chunk))
+		for i := range chunk[1:] {
+			starts[i+1] = starts[i] + len(chunk[i].calls)
+		}
+		err = each.try(len(chunk), func(i int) error {
+			part := given[starts[i] : starts[i]+len(chunk[i].calls)]
+			return s.runWindow(g, chunk[i], part, k, d.ledger)
+		})
+		d.ledger.give(n)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

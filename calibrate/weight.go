@@ -63,23 +63,3 @@ func (w *weight) given(first, n int) (dot.Matrix, error) {
 // weightRows is the number of rows of a weight that are read at a time. Rows are independent, so the result does not
 // depend on it.
 const weightRows = 64
-
-// product returns x·Wᵀ for rows [first, first+n) of a weight W.
-func product(x dot.Matrix, w rows, first, n int, each eachFunc) (dot.Matrix, error) {
-	out := dot.Dense(make([]float32, x.Rows*n), x.Rows, n)
-	err := each.try((n+weightRows-1)/weightRows, func(b int) error {
-		at := b * weightRows
-		count := min(weightRows, n-at)
-		part, err := w(first+at, count)
-		if err != nil {
-			return err
-		}
-		const block = 256 // rows of x that stay in a core's cache beside the weight's
-		for t := 0; t < x.Rows; t += block {
-			m := min(block, x.Rows-t)
-			dot.Multiply(out.Part(t, at, m, count), x.Part(t, 0, m, x.Cols), part)
-		}
-		return nil
-	})
-	return out, err
-}

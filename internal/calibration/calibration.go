@@ -21,7 +21,6 @@ import (
 	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/internal/record"
 	"github.com/etc-ml/etc/internal/version"
-	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/loaders/huggingface"
 	"github.com/etc-ml/etc/passes"
@@ -117,8 +116,10 @@ type Options struct {
 	Resume bool
 	// Jobs is the number of workers; 0 is one for each CPU. The result does not depend on it.
 	Jobs int
-	// Fits, if not nil, returns an error for a need of memory, in bytes, that is too large.
-	Fits func(what string, need int64) error
+	// MaxRAM bounds the memory of the process, in bytes; 0 is no bound. Fits, if not nil, returns an error for a need
+	// of memory, in bytes, that is too large.
+	MaxRAM int64
+	Fits   func(what string, need int64) error
 	// Log is told of the progress.
 	Log func(format string, args ...any)
 }
@@ -150,6 +151,12 @@ func (c *Text) run(ctx context.Context, f Options, in *loaders.Checkpoint,
 		return options.Recipe, kind.Of(kind.ErrUsage, err)
 	}
 	options.Report = nil
+	c.dir, c.keep = f.Dir, f.Resume
+	if !f.Resume {
+		if err := os.RemoveAll(c.dir); err != nil {
+			return options.Recipe, err
+		}
+	}
 	if options.Allocate != nil {
 		if options.Damage, err = c.damage(ctx, f, in, options, windows); err != nil {
 			return options.Recipe, err
@@ -159,35 +166,29 @@ func (c *Text) run(ctx context.Context, f Options, in *loaders.Checkpoint,
 	if err != nil {
 		return recipe, err
 	}
-	runs := len(windows) + 2*len(held)
-	if calibrate.Follows(recipe) {
-		runs += len(windows)
-	}
-	if err := f.checkMemory(m, runs); err != nil {
-		return recipe, err
-	}
-	c.dir, c.keep = f.Dir, f.Resume
-	if !f.Resume {
-		if err := os.RemoveAll(c.dir); err != nil {
-			return recipe, err
-		}
-	}
-	identity, err := c.identity(in, recipe)
-	if err != nil {
-		return recipe, err
-	}
-	f.Log("calibrating with %s, %s of %d tokens, and %d held out", c.Name, count(len(windows), "window"), Window,
-		len(held))
 	shown, start := time.Now(), time.Now()
-	c.result, err = calibrate.Run(ctx, m, calibrate.Options{Windows: windows, HeldOut: held, Recipe: recipe, Dir: c.dir,
-		Identity: identity, Jobs: f.Jobs,
+	run := calibrate.Options{Windows: windows, HeldOut: held, Recipe: recipe, Dir: c.dir, Jobs: f.Jobs,
+		MaxRAM: f.MaxRAM,
 		Progress: func(done, total int, name string) {
 			if time.Since(shown) > News {
 				shown = time.Now()
 				f.Log("calibrated %s, %.0f %% in %s", name, 100*float64(done)/float64(total),
 					time.Since(start).Round(time.Second))
 			}
-		}})
+		}}
+	need, err := calibrate.Memory(m, run)
+	if err == nil {
+		err = f.checkMemory("calibration", need)
+	}
+	if err != nil {
+		return recipe, err
+	}
+	if run.Identity, err = c.identity(in, recipe); err != nil {
+		return recipe, err
+	}
+	f.Log("calibrating with %s, %s of %d tokens, and %d held out", c.Name, count(len(windows), "window"), Window,
+		len(held))
+	c.result, err = calibrate.Run(ctx, m, run)
 	if errors.Is(err, context.Canceled) && f.Resume {
 		err = fmt.Errorf("%w; --resume goes on from %s", err, c.dir)
 	}
@@ -225,14 +226,16 @@ func (c *Text) damage(ctx context.Context, f Options, in *loaders.Checkpoint, o 
 		}
 		return allocate.Tried(cols)
 	}
-	need := calibrate.DamageMemory(m, n*damageTokens, tried)
-	if f.Fits != nil {
-		if err := f.Fits("measuring the damage of each weight", need); err != nil {
-			return nil, err
-		}
+	run := calibrate.DamageOptions{Windows: text, Jobs: f.Jobs, Scheme: tried, Dir: f.Dir, MaxRAM: f.MaxRAM}
+	need, err := calibrate.DamageMemory(m, run)
+	if err == nil {
+		err = f.checkMemory("measuring the damage of each weight", need)
+	}
+	if err != nil {
+		return nil, err
 	}
 	f.Log("measuring the damage of each weight on %s of %s", count(n, "window"), c.Name)
-	return calibrate.Damage(ctx, m, calibrate.DamageOptions{Windows: text, Jobs: f.Jobs, Scheme: tried})
+	return calibrate.Damage(ctx, m, run)
 }
 
 // News is the time between two reports of progress.
@@ -255,12 +258,12 @@ func (c *Text) identity(in *loaders.Checkpoint, r passes.Recipe) (string, error)
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// checkMemory returns an error if calibrating with this many windows needs more memory than Fits allows.
-func (f Options) checkMemory(m *ir.Module, windows int) error {
+// checkMemory returns an error if something needs more memory than Fits allows.
+func (f Options) checkMemory(what string, need int64) error {
 	if f.Fits == nil {
 		return nil
 	}
-	return f.Fits("calibration", calibrate.Memory(m, windows*Window))
+	return f.Fits(what, need)
 }
 
 // windows cuts the text into windows, and holds some out.

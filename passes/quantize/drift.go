@@ -8,6 +8,8 @@ type Drift struct {
 	cols, rows int
 	sums       dot.Matrix // [cols, cols], transposed: row j has the sums for x[j]
 	squares    []float64  // of x' - x, by column
+	turned     []float32  // scratch of Add, and
+	away       []float32
 }
 
 // NewDrift makes the drift of no inputs of cols numbers.
@@ -19,36 +21,29 @@ func NewDrift(cols int) *Drift {
 // depends on the order of calls and on how inputs are divided among them, not on each.
 func (d *Drift) Add(exact, x []float32, rows int, each Each) {
 	d.rows += rows
-	turned, away := make([]float32, d.cols*momentRows), make([]float32, d.cols*momentRows)
 	for rows > 0 {
-		n := min(rows, momentRows)
+		n := min(rows, MomentRows)
 		stride := (n + 7) &^ 7 // zeros behind the last input add nothing
-		clear(turned)
-		clear(away)
+		d.turned, d.away = resized(d.turned, d.cols*stride), resized(d.away, d.cols*stride)
 		blocks := (d.cols + momentCols - 1) / momentCols
 		each(blocks, func(b int) {
 			for i := b * momentCols; i < min(d.cols, (b+1)*momentCols); i++ {
+				turned, away := d.turned[i*stride:(i+1)*stride], d.away[i*stride:(i+1)*stride]
 				for t := range n {
 					v := x[t*d.cols+i]
 					e := exact[t*d.cols+i] - v
-					turned[i*stride+t], away[i*stride+t] = v, e
+					turned[t], away[t] = v, e
 					d.squares[i] += float64(float64(e) * float64(e))
 				}
+				clear(turned[n:])
+				clear(away[n:])
 			}
 		})
-		inputs, errors := dot.Dense(turned, d.cols, stride), dot.Dense(away, d.cols, stride)
+		inputs, errors := dot.Dense(d.turned, d.cols, stride), dot.Dense(d.away, d.cols, stride)
 		each(blocks, func(b int) {
 			first := b * momentCols
 			count := min(momentCols, d.cols-first)
-			part := dot.Dense(make([]float32, count*d.cols), count, d.cols)
-			dot.Multiply(part, inputs.Part(first, 0, count, stride), errors)
-			to := d.sums.Part(first, 0, count, d.cols)
-			for i := range count {
-				sums := to.Row(i)
-				for j, v := range part.Row(i) {
-					sums[j] += v
-				}
-			}
+			addProducts(d.sums.Part(first, 0, count, d.cols), inputs.Part(first, 0, count, stride), errors)
 		})
 		exact, x, rows = exact[n*d.cols:], x[n*d.cols:], rows-n
 	}

@@ -54,6 +54,9 @@ func (m Method) String() string {
 // Calibrated reports whether the method needs the moments of a linear's inputs.
 func (m Method) Calibrated() bool { return m == Weighted || m == GPTQ || m == Learned }
 
+// Diagonal reports whether a calibrated method needs no more of the moments than their diagonal.
+func (m Method) Diagonal() bool { return m == Weighted }
+
 // Follows reports whether the method also needs the inputs that the checkpoint would have had: see [Solver.Follow].
 func (m Method) Follows() bool { return m == Learned }
 

@@ -21,8 +21,8 @@ func (m Method) damping() float32 {
 type Solver struct {
 	scheme     Scheme
 	cols       int
-	moments    dot.Matrix // damped
-	importance []float32  // the diagonal of moments
+	moments    dot.Matrix // damped; of Learned
+	importance []float32  // the diagonal of the damped moments
 	factor     dot.Matrix // see the function factor; of methods with error feedback
 	drift      dot.Matrix // the sums of what the solver follows, and
 	followed   float32    // the share of it; 0: none
@@ -43,17 +43,49 @@ func NewSolver(m *Moments, s Scheme, each Each) (*Solver, error) {
 			mean)
 	}
 	damping := float32(s.Method.damping() * mean)
-	v := &Solver{scheme: s, cols: m.cols, moments: m.sums, importance: make([]float32, m.cols)}
+	if m.diagonal && !s.Method.Diagonal() {
+		return nil, fmt.Errorf("%s quantization needs all moments, only the diagonal is known", s.Method)
+	}
+	m.turned = nil
+	v := &Solver{scheme: s, cols: m.cols, importance: make([]float32, m.cols)}
 	for i := range m.cols {
-		m.sums.Row(i)[i] += damping
-		v.importance[i] = m.sums.Row(i)[i]
+		*m.at(i) += damping
+		v.importance[i] = *m.at(i)
 	}
-	if s.Method == Weighted {
+	switch s.Method {
+	case Weighted:
 		return v, nil
+	case Learned:
+		m.mirror(each)
+		v.moments, v.factor = m.sums, factor(m.sums, damping/16, each)
+	default: // the feedback needs nothing but the factor
+		v.factor = m.sums
+		factorInto(v.factor, m.sums, damping/16, each)
 	}
-	m.mirror(each)
-	v.factor = factor(v.moments, damping/16, each)
 	return v, nil
+}
+
+// SolverBytes returns the most memory that moments, the solver made of them, and a drift if it follows one, take for
+// inputs of cols numbers. Rows that are being quantized come on top: see [TileBytes].
+func SolverBytes(s Scheme, cols int, follows bool) int64 {
+	n := int64(cols)
+	sums, most := n*n, MomentBytes(cols, s.Method.Diagonal())
+	if s.Method == Learned {
+		most = max(most, 4*2*sums)
+	}
+	if follows {
+		// the drift's sums and scratch, and what Follow needs of them
+		most = max(most, 4*(3*sums+n*max(2*MomentRows, 2*driftSample))+8*n)
+	}
+	return most + 4*n
+}
+
+// TileBytes returns the memory that one worker needs to quantize up to 64 rows of cols numbers.
+func TileBytes(s Scheme, cols int) int64 {
+	n := solverRows * int64(cols)
+	// the result, the codes, the change, what is followed, the slopes of walks, and products of a group
+	return n/8*int64(s.Bits) + 8*n/int64(s.GroupSize) + n + 4*n + 4*n +
+		4*solverRows*(walkCols+int64(s.GroupSize)) + 64*momentPart
 }
 
 // solverRows is the number of rows that are quantized at a time.

@@ -269,9 +269,9 @@ func BenchmarkSolver(b *testing.B) {
 		})
 	}
 	b.Run("moments", func(b *testing.B) {
-		x := correlated(momentRows, cols, 1)
+		x := correlated(MomentRows, cols, 1)
 		for b.Loop() {
-			m.Add(x, momentRows, serially)
+			m.Add(x, MomentRows, serially)
 		}
 	})
 	b.Run("factor", func(b *testing.B) {

@@ -50,7 +50,7 @@ func (f exportFlags) calibrated(cmd *cobra.Command, in *loaders.Checkpoint, o *p
 	if err != nil {
 		return nil, err
 	}
-	x := calibration.Options{Dir: f.output + ".calibration", Resume: f.resume, Jobs: f.jobs,
+	x := calibration.Options{Dir: f.output + ".calibration", Resume: f.resume, Jobs: f.jobs, MaxRAM: limit,
 		Log: func(format string, args ...any) { logf(cmd.ErrOrStderr(), "etc: "+format, args...) },
 		Fits: func(what string, need int64) error {
 			if limit == 0 || need <= limit {
@@ -59,6 +59,9 @@ func (f exportFlags) calibrated(cmd *cobra.Command, in *loaders.Checkpoint, o *p
 			return memoryError{fmt.Errorf("--max-ram %s: %s needs %s (--max-ram %d)", f.maxRAM, what,
 				humanize.IBytes(uint64(need)), need)}
 		}}
+	if limit > 0 {
+		limitCollector(limit)
+	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := c.Calibrate(ctx, in, o, x); err != nil {
