@@ -35,6 +35,9 @@ type Options struct {
 	MaxRAM int64
 	// Progress, if not nil, is called after every weight, with the operations that are done and their total.
 	Progress func(done, total int, name string)
+
+	// observe, if not nil, is called with the bytes that are held, at places where no worker runs: for tests.
+	observe func(held int64)
 }
 
 // Result is what [Run] has computed.
@@ -42,8 +45,10 @@ type Result struct {
 	// Quality is nil if Options.HeldOut is empty.
 	Quality *Quality
 	store   *store
-	// planned and held are the memory for arrays that was reckoned with, and the most that was held.
+	// planned and held are the memory for arrays that was reckoned with, and the most that was held; onDisk is the
+	// number of values that did not fit.
 	planned, held int64
+	onDisk        int
 }
 
 // Close closes the files of the result. Its data cannot be read any more.
@@ -90,7 +95,7 @@ func Run(ctx context.Context, m *ir.Module, o Options) (*Result, error) {
 	if err := d.calibrate(); err != nil {
 		return nil, fmt.Errorf("calibration: %w", joinClose(err, s))
 	}
-	r := &Result{store: s, planned: p.most(), held: d.ledger.most}
+	r := &Result{store: s, planned: p.most(), held: d.ledger.most, onDisk: len(p.onDisk)}
 	if len(o.HeldOut) > 0 {
 		r.Quality = d.quality.sum()
 	}
@@ -188,8 +193,6 @@ type driver struct {
 	quality scores
 	// source, if not nil, has the quantized weights; then no weight is solved for.
 	source Source
-	// observe, if not nil, is called between segments: tests look at the memory there.
-	observe func()
 }
 
 // workers returns what runs functions on count goroutines.
@@ -244,10 +247,15 @@ func (d *driver) leave(g *segment, k [2]*constants, streams []*stream) error {
 	}
 	d.progress(g)
 	d.close(k)
-	if d.observe != nil {
-		d.observe()
-	}
+	d.look()
 	return nil
+}
+
+// look shows a test what is held.
+func (d *driver) look() {
+	if d.options.observe != nil {
+		d.options.observe(d.ledger.held)
+	}
 }
 
 // constants returns the constants of a segment, as a stream computes with them that is not quantized, and one that is.

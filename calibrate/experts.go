@@ -208,6 +208,7 @@ func (d *driver) runExperts(s *stream, m *site, from []rows, all []*call, each e
 	if err != nil {
 		return dot.Matrix{}, err
 	}
+	d.look()
 	sums := d.matrix(r.x.rows, n)
 	each(r.x.rows, func(t int) {
 		for k := range n {

@@ -24,7 +24,13 @@ func arrayBytes(limit int64) int64 {
 }
 
 // limitFor returns the smallest limit that leaves n bytes for arrays.
-func limitFor(n int64) int64 { return processBytes + (n*spareParts+spareParts-2)/(spareParts-1) }
+func limitFor(n int64) int64 {
+	limit := processBytes + (n*spareParts+spareParts-2)/(spareParts-1)
+	for arrayBytes(limit-1) >= n {
+		limit--
+	}
+	return limit
+}
 
 // Memory returns the smallest [Options.MaxRAM] with which [Run] can calibrate m.
 func Memory(m *ir.Module, o Options) (int64, error) {

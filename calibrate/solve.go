@@ -61,6 +61,7 @@ func (d *driver) solveLinear(x *site, open []*stored, c config) error {
 		d.release(b)
 		solver.Follow(drift, quantize.Each(each))
 	}
+	d.look()
 	return each.try((w.rows+weightRows-1)/weightRows, func(b int) error {
 		if err := d.ctx.Err(); err != nil {
 			return err

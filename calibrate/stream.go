@@ -79,8 +79,7 @@ func calls(windows []*window) (out []*call) {
 	return out
 }
 
-// copyOf returns a stream over the same values, as they are before segment g, with buffers of its own. The windows are
-// given.
+// copyOf returns a stream that goes on with what some windows have on the shelf, with buffers of its own.
 func (s *stream) copyOf(windows []*window, l *ledger) *stream {
 	out := &stream{module: s.module, shelf: s.shelf, quantized: s.quantized}
 	for _, w := range windows {
@@ -354,7 +353,7 @@ func (w *window) free(buffers []*ir.Buffer, l *ledger) {
 // the segment are read once for all of them.
 const windowsAtOnce = 16
 
-// run executes a segment for all windows of a stream, count at a time. from are the rows of the site's weights.
+// advance executes a segment for all windows of a stream, some at a time. from are the rows of the site's weights.
 func (d *driver) advance(s *stream, g *segment, at *site, from []rows, c config, k *constants) error {
 	each := d.workers(c.jobs)
 	for chunk := range slices.Chunk(s.windows, max(c.windows, 1)) {
@@ -365,6 +364,7 @@ func (d *driver) advance(s *stream, g *segment, at *site, from []rows, c config,
 		if err != nil {
 			return err
 		}
+		d.look()
 		starts := make([]int, len(chunk))
 		for i := range chunk[1:] {
 			starts[i+1] = starts[i] + len(chunk[i].calls)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/dustin/go-humanize"
@@ -39,6 +40,10 @@ func (f exportFlags) openCalibration(cmd *cobra.Command, o *passes.Options) (*ca
 	return calibration.Read("--calibrate", f.calibrate)
 }
 
+// calibrationSlack is what a calibration leaves of the limit, besides a sixteenth of it, to what the garbage collector
+// does not see. What package calibrate holds at a time is less than the rest.
+const calibrationSlack = 40 << 20
+
 // calibrated sets what the passes need of a calibration, where the recipe asks for one.
 func (f exportFlags) calibrated(cmd *cobra.Command, in *loaders.Checkpoint, o *passes.Options) (*calibration.Text,
 	error) {
@@ -60,7 +65,7 @@ func (f exportFlags) calibrated(cmd *cobra.Command, in *loaders.Checkpoint, o *p
 				humanize.IBytes(uint64(need)), need)}
 		}}
 	if limit > 0 {
-		limitCollector(limit)
+		debug.SetMemoryLimit(max(limit-calibrationSlack-limit/16, limit/2))
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -141,12 +141,9 @@ func (f writeFlags) bound(cmd *cobra.Command, file *codegen.File, l *codegen.Lay
 			humanize.IBytes(uint64(memory.For(1))), memory.For(1))}
 	}
 	file.Jobs = jobs
-	limitCollector(limit)
+	debug.SetMemoryLimit(max(limit-collectorSlack, limit/2))
 	return nil
 }
-
-// limitCollector has the garbage collector work where the memory of the process would exceed limit.
-func limitCollector(limit int64) { debug.SetMemoryLimit(max(limit-collectorSlack, limit/2)) }
 
 // prepare does what comes before writing: it sets the bounds of memory, or prints the plan. It reports whether nothing
 // is to be written.
