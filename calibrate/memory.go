@@ -250,8 +250,9 @@ func (p *plan) fit(limit int64) error {
 		budget = arrayBytes(limit)
 	}
 	if least := p.least(); least > budget {
-		return fmt.Errorf("%s need %s (%d bytes), the bound is %d bytes", p.module.Entry.Name,
-			humanize.IBytes(uint64(limitFor(least))), limitFor(least), limit)
+		need := limitFor(least)
+		return fmt.Errorf("it needs %s of memory (%d bytes), the bound is %d bytes", humanize.IBytes(uint64(need)), need,
+			limit)
 	}
 	for i := range p.segments {
 		fixed := p.fixed(i)

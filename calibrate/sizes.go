@@ -171,8 +171,7 @@ func (g *segment) constants() (n int64) {
 // siteSizes are the shapes of a site's weights.
 type siteSizes struct {
 	*site
-	perToken int
-	tokens   int // the largest number of tokens of the text that an expert can see
+	perToken int // experts
 }
 
 // run returns the memory to run a site for so many tokens with so many workers.
