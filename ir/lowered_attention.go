@@ -39,6 +39,10 @@ type AttentionAttrs struct {
 	Tiles bool
 	// First is as in block_attention; only rows_attention has it.
 	First int
+	// Prepared says that the result is for tiled products, rounded to bf16 as that of prepare; Packed is as there. Only
+	// rows_attention without Tiles has them.
+	Prepared bool
+	Packed   int
 }
 
 // AttentionStepAttrs are the attributes of attention_step, those of rope_write and of attention together, and of

@@ -51,11 +51,14 @@ type SumAttrs struct {
 	PreEps float32
 }
 
-// AddNormAttrs are the attributes of the norm of a residual sum. Kept says that the sum is a result too.
+// AddNormAttrs are the attributes of the norm of a residual sum. Kept says that the sum is a result too. Prepared says
+// that the first result is for tiled products, rounded to bf16 as that of prepare; Packed is as there.
 type AddNormAttrs struct {
-	PreEps float32
-	Eps    float32
-	Kept   bool
+	PreEps   float32
+	Eps      float32
+	Kept     bool
+	Prepared bool
+	Packed   int
 }
 
 // MatvecSumAttrs are the attributes of a product, or a gated pair of products, of the norm of a residual sum.
@@ -96,11 +99,14 @@ type MatmulAttrs struct {
 }
 
 // MatmulGLUAttrs are the attributes of a gated pair of tiled products. Activation, one of [Activations], is applied to
-// the gate. Packed is that of the operation prepare that gives x.
+// the gate. Packed is that of the operation prepare that gives x. Prepared says that the result is for tiled products,
+// rounded to bf16 as that of prepare; ResultPacked is Packed there.
 type MatmulGLUAttrs struct {
-	Exact      bool
-	Activation string
-	Packed     int
+	Exact        bool
+	Activation   string
+	Packed       int
+	Prepared     bool
+	ResultPacked int
 }
 
 // ended returns a product with what follows it: a sum, or a bound.

@@ -211,6 +211,9 @@ func bindRowsAttention(b *binder) bool {
 	if out == nil {
 		return false
 	}
+	if attrs := ir.Attrs[ir.AttentionAttrs](b.Op); attrs.Prepared {
+		out.round(attrs.Packed)
+	}
 	sums, ml := b.scratch(4*rows*a.Heads*parts*a.D), b.scratch(8*rows*a.Heads*parts)
 	b.launch("attention", part, nil, kernels.BlockAttentionPartArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot),
 		Values:    whole(values.slot),

@@ -13,6 +13,8 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/engine/enginetest"
 	"github.com/etc-ml/etc/runtime/gpu"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/emulator"
 	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/reference"
 )
@@ -143,6 +145,61 @@ func TestBlocks(t *testing.T) {
 				_, err := x.Run(t.Context(), c.inputs(t, random))
 				require.ErrorContains(t, err, want)
 			}
+		})
+	}
+}
+
+// TestBlocksBeforeProducts: rows of several sequences whose attention a product follows give what the reference engine
+// gives. The only row of a call is rotated, written and attended to in one kernel, whether it is of a sequence or not.
+// In precision mixed attention rounds several rows for the product, in the order of lanes where that reads them so.
+func TestBlocksBeforeProducts(t *testing.T) {
+	t.Parallel()
+	emulated(t)
+	text := strings.NewReplacer("  constant @wg", "  CONSTANTS\n  constant @wg", "    %12 = take",
+		"    WEIGHTS\n    %14 = linear(x=%11, weight=%wo) : f32[1,r,64]\n    %12 = take",
+		"x=%4, index=%wanted) {axis=2} : f32[1,4,w,32]", "x=%14, index=%wanted) {axis=1} : f32[1,w,64]",
+		"return %11: f32[1,r,128], %12: f32[1,4,w,32]", "return %14: f32[1,r,64], %12: f32[1,w,64]").Replace(inBlocks)
+	blocks := []int64{3, 8, -1, 1, -1, -1, 0, 2, -1}
+	calls := []blockCall{
+		{[]int64{0, 1, 2, 3, 4, 0, 1, 2, 3, -1, 0, 1}, []int64{0, 0, 0, 0, 0, 2, 2, 2, 2, 0, 1, 1}, blocks, []int64{4, 8}},
+		{[]int64{5}, []int64{0}, blocks, []int64{0}}, {[]int64{4}, []int64{2}, blocks, []int64{0}},
+		{[]int64{-1}, []int64{0}, blocks, []int64{0}}, {[]int64{6, 2}, []int64{0, 1}, blocks, []int64{1, 0}},
+		{[]int64{5}, []int64{2}, blocks, []int64{0}},
+	}
+	for name, c := range map[string]struct {
+		precision eval.Precision
+		device    emulator.Options
+		tolerance float64
+		merge     string
+	}{
+		"exact": {eval.FP32, emulator.Options{}, 1e-5, "block_attention"},
+		"rows":  {eval.Mixed, emulator.Options{}, 2e-2, "block_attention"},
+		"lanes": {eval.Mixed, emulator.Options{Cores: 8, Lanes: true}, 2e-2, "block_attention, lanes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			random := normals(4)
+			m := streamedModule(t, random, text, "o 64 128")
+			o := engine.Options{Precision: c.precision, Threads: 1, Warn: func(text string) { t.Error(text) }}
+			d := &faulty{fault: refuse(), compiled: map[string]int{}, changed: map[string]int{}, named: inLanes}
+			x := compile(t, gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: t.TempDir()},
+				Open: d.opener(func() (device.Device, error) { return emulator.Open(c.device) })}, m, o)
+			truth := compile(t, reference.Engine{}, m, o)
+			clear(d.compiled)
+			for _, call := range calls {
+				in := call.inputs(t, random)
+				want, err := truth.Run(t.Context(), in)
+				require.NoError(t, err)
+				got, err := x.Run(t.Context(), in)
+				require.NoError(t, err)
+				for j := range want {
+					requireClose(t, []*eval.Tensor{want[j].Tensor}, []*eval.Tensor{got[j].Tensor}, c.tolerance)
+				}
+			}
+			require.NotZero(t, d.compiled["attention_step"], "%v", d.compiled)
+			require.NotZero(t, d.compiled[c.merge], "%v", d.compiled)
+			_, err := x.Run(t.Context(), blockCall{[]int64{8}, []int64{0}, blocks, []int64{0}}.inputs(t, random))
+			require.ErrorContains(t, err, "row 0: position 8 of sequence 0 is in block -1 of 9")
 		})
 	}
 }

@@ -75,6 +75,9 @@ func bindMatmulGLU(b *binder) bool {
 	}
 	x, ok := b.preparedRows(k.K, k.Exact, k.Packed)
 	out := b.result(0, nil)
+	if a := ir.Attrs[ir.MatmulGLUAttrs](b.Op); out != nil && a.Prepared {
+		out.round(a.ResultPacked)
+	}
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
 	return ok && out != nil && offer(b, "matmul glu", k.Tiles(b.x.exe.machine, rows), of, p.size,
 		kernels.MatMulGLUArguments[operand]{W0: p.first, W1: p.second, X: x, Y: bytesOf(out),

@@ -69,7 +69,7 @@ func bindGatedNorm(b *binder) bool {
 	activation, err := kernels.ActivationNamed(a.Activation)
 	out := b.result(0, nil)
 	if out != nil && a.Prepared {
-		out.format, out.packed, out.slot.Size = bf16, a.Packed, bf16.size()*out.len()
+		out.round(a.Packed)
 	}
 	return ok && err == nil && out != nil && b.normalize(x, *norm, gate, activation, out)
 }
@@ -134,6 +134,10 @@ func bindAddNorm(b *binder) bool {
 	norm, ok := b.normOperand("norm", true, a.Eps, s.kernel.N)
 	if !ok {
 		return false
+	}
+	if a.Prepared {
+		out.round(a.Packed)
+		s.kernel.Half, s.kernel.Lanes = true, a.Packed == kernels.InLanes
 	}
 	s.kernel.Eps, s.arguments.Out = norm.eps, bytesOf(out)
 	if norm.weight != nil {

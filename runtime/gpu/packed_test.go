@@ -59,6 +59,37 @@ func TestExpertsInLanes(t *testing.T) {
 	require.Positive(t, compiled["norm"], "packed rows are made by prepare; kernels: %v", compiled)
 }
 
+// inLanes names a text, and says where its kernel writes rows in the order of lanes.
+func inLanes(s device.Source) string {
+	for _, define := range []string{"NORM_LANES", "MATMUL_LANES", "BLOCK_LANES"} {
+		if strings.Contains(s.Text, "#define "+define+" 1\n") {
+			return s.Name + ", lanes"
+		}
+	}
+	return s.Name
+}
+
+// TestRowsInLanes: norms of sums and gated pairs of products write the rows of the products behind them in the order in
+// which these read them, and as plain rows where these read them so. No kernel stands between the two.
+func TestRowsInLanes(t *testing.T) {
+	t.Parallel()
+	emulated(t)
+	random := normals(13)
+	m := streamedModule(t, random, strings.NewReplacer("[1, 4]", "[1, 128]", "REST", "", "RESULTS",
+		"%z: f32[1,s0,72], %y: f32[1,s0,256]").Replace(sandwich), "square 256 256", "gate 512 256", "up 512 256",
+		"down 256 512", "out 72 256")
+	for _, rows := range []int{2, 8, 12} {
+		run := runPacked(t, m, emulator.Options{Cores: 8, Lanes: true, TransferMemory: 200 << 10})
+		compiled := run(random.tensor(t, 1, rows, 32))
+		require.Positive(t, compiled["norm, lanes"], "%d rows: kernels %v", rows, compiled)
+		require.Positive(t, compiled["matmul_direct, lanes"], "%d rows: kernels %v", rows, compiled)
+		require.Positive(t, compiled["matmul_direct"], "%d rows: kernels %v", rows, compiled)
+	}
+	run := runPacked(t, m, emulator.Options{})
+	compiled := run(random.tensor(t, 1, 12, 32))
+	require.Zero(t, compiled["norm, lanes"], "kernels %v", compiled)
+}
+
 // gatedHeads is the end of a delta layer: heads, normalized and times the activation of a gate, before a product.
 const gatedHeads = `module {
   symbol s0 [1, 128]
@@ -85,13 +116,7 @@ const gatedHeads = `module {
 // program gives in precision mixed with the reference engine, and says how often each text was compiled for that.
 func runPacked(t *testing.T, m *ir.Module, o emulator.Options) func(in *eval.Tensor) (compiled map[string]int) {
 	t.Helper()
-	d := &faulty{fault: refuse(), compiled: map[string]int{}, changed: map[string]int{}}
-	d.named = func(s device.Source) string {
-		if strings.Contains(s.Text, "#define NORM_LANES 1\n") {
-			return s.Name + ", lanes"
-		}
-		return s.Name
-	}
+	d := &faulty{fault: refuse(), compiled: map[string]int{}, changed: map[string]int{}, named: inLanes}
 	e := gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: t.TempDir()},
 		Open: d.opener(func() (device.Device, error) { return emulator.Open(o) })}
 	options := engine.Options{Precision: eval.Mixed, Threads: 1, Warn: func(text string) { t.Error(text) }}

@@ -92,6 +92,12 @@ func (v *value) isDense() bool {
 	return true
 }
 
+// round makes a result that no kernel has written yet rows in bf16 for products; packed is kernels.Matrices.Packed of
+// these, 0 or kernels.InLanes.
+func (v *value) round(packed int) {
+	v.format, v.packed, v.slot.Size = bf16, packed, bf16.size()*v.len()
+}
+
 // isFloats reports whether v is float32 numbers on the device.
 func (v *value) isFloats() bool { return v != nil && v.place == onDevice && v.format == f32 }
 

@@ -139,7 +139,7 @@ type BlockAttentionMergeArguments[T comparable] struct {
 	Positions T // int
 	Sequences T // int
 	Gate      T // float, optional: Out stands for it
-	Out       T // float, written
+	Out       T // BLOCK_OUT_T, written
 	Step      T // int
 }
 
@@ -156,7 +156,7 @@ var blockAttentionMergeSignature = Signature{Kernels: []string{"block_attention_
 	{Name: "positions", Type: "int"},
 	{Name: "sequences", Type: "int"},
 	{Name: "gate", Type: "float", Optional: true, Instead: 5},
-	{Name: "out", Type: "float", Written: true},
+	{Name: "out", Type: "BLOCK_OUT_T", Written: true},
 	{Name: "step", Type: "int"},
 }}
 

@@ -1,6 +1,7 @@
 #include "port.h"
 #include "attention.h"
 #include "rows.h"
+#include "lanes.h"
 // Attention of rows of many sequences over block-wise caches in one pool; blocks.metal describes them.
 //
 // The positions that a row attends to are divided into parts. The division depends only on the row's own position, and
@@ -19,6 +20,12 @@
 #endif
 #ifndef BLOCK_FIRST
 #define BLOCK_FIRST 0     // the first position that is seen
+#endif
+#ifndef BLOCK_OUT_T
+#define BLOCK_OUT_T float
+#endif
+#ifndef BLOCK_LANES
+#define BLOCK_LANES 0     // 1: out is bf16 in the order of lanes; a row has a multiple of 128 elements
 #endif
 #define BLOCK_MOST 16     // rows that share what they read, at most
 #define BLOCK_STRIDE (ATT_SIMDGROUPS * ATT_TOKENS)
@@ -182,7 +189,7 @@ kernel void block_attention_merge(device const float* part [[buffer(0)]],
                                   device const int* positions [[buffer(2)]],
                                   device const int* sequences [[buffer(3)]],
                                   device const float* gate [[buffer(4)]],  // absent: out
-                                  device float* out [[buffer(5)]],
+                                  device BLOCK_OUT_T* out [[buffer(5)]],
                                   device const int* step [[buffer(6)]],
                                   uint3 tg [[threadgroup_position_in_grid]],
                                   uint tid [[thread_index_in_threadgroup]]) {
@@ -191,9 +198,10 @@ kernel void block_attention_merge(device const float* part [[buffer(0)]],
   if (t >= step[STEP_TOKENS]) return;
   const int d = int(tid);
   const int position = positions[t];
-  out += (long(t) * ATT_HEADS + head) * ATT_D + d;
+  const int column = head * ATT_D + d;
+  out += long(t) * (ATT_HEADS * ATT_D) + (BLOCK_LANES ? lanes_place(column) : column);
   if (position < BLOCK_FIRST) {
-    out[0] = 0.0f;
+    out[0] = BLOCK_OUT_T(0.0f);
     return;
   }
   if (BLOCK_SHORT && rows_many(positions, sequences, t, step[STEP_TOKENS])) return;
@@ -216,5 +224,5 @@ kernel void block_attention_merge(device const float* part [[buffer(0)]],
 #if ATT_GATED
   o *= port_sigmoid(gate[long(t) * ATT_GATE_TOKEN + head * ATT_GATE_HEAD + d]);
 #endif
-  out[0] = o;
+  out[0] = BLOCK_OUT_T(o);
 }

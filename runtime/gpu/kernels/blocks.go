@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -121,6 +122,9 @@ type BlockAttention struct {
 	// Gated says that the output is multiplied by sigmoid(gate). Gates is the layout of gate.
 	Gated bool
 	Gates Rows
+	// Half says that the output is written in bf16, not in f32; Lanes that a row is in the order InLanes besides. There
+	// is no ChunkLaunch with them.
+	Half, Lanes bool
 	// Tuning says how the work is divided. Zero fields are filled in.
 	Tuning BlockTuning
 	// Short makes Launches skip the rows that ChunkLaunch takes: runs of 16 or more neighbouring rows of one sequence.
@@ -152,6 +156,11 @@ func (a BlockAttention) check() error {
 		return fmt.Errorf("%d query heads, want a multiple of the %d key heads", a.Heads, a.KVHeads)
 	case a.Window < 0:
 		return fmt.Errorf("a window of %d", a.Window)
+	case a.Half && a.Short:
+		return errors.New("bf16 is written by tiles, too, want f32")
+	case a.Lanes && (!a.Half || a.Heads*a.D%packedColumns != 0):
+		return fmt.Errorf("%d heads of %d elements in the order of lanes: want bf16, and a multiple of %d elements in all",
+			a.Heads, a.D, packedColumns)
 	case a.First < 0 || a.First > 0 && (a.Short || a.Window > 0):
 		return fmt.Errorf("positions from %d on, with a window of %d and tiles %v, want 0, or more without both",
 			a.First, a.Window,
@@ -222,7 +231,7 @@ func (a BlockAttention) Tunings(rows int) (out []BlockTuning) {
 //
 // They take BlockAttentionPartArguments and BlockAttentionMergeArguments: Q and Gate as Rows say, Keys and Values
 // [KVHeads, units, Rows, D], Positions and Sequences i32 [R], Blocks i32 [sequences, Columns], Part f32 [R, Heads,
-// parts, D], ML f32 [R, Heads, parts, 2], Out f32 [R, Heads, D], where parts is the third result.
+// parts, D], ML f32 [R, Heads, parts, 2], Out f32 (bf16 with Half) [R, Heads, D], where parts is the third result.
 func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err error) {
 	if err := a.check(); err != nil {
 		return part, merge, 0, fmt.Errorf("attention over blocks: %w", err)
@@ -253,6 +262,9 @@ func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err e
 			define("ATT_GATED", a.Gated, "ATT_GATE_TOKEN", gates.Token, "ATT_GATE_HEAD", gates.Row)...),
 		Case:   func(s Sizes) *Case { return a.newCase(s, rows) },
 		Groups: [3]int{a.Heads, rows, 1}, Threads: [3]int{a.D, 1, 1}}
+	if a.Half { // defined only then, so that the keys of other kernels do not change
+		merge.Defines = append(merge.Defines, define("BLOCK_OUT_T", BF16.text(), "BLOCK_LANES", a.Lanes)...)
+	}
 	return part, merge, t.Parts, nil
 }
 
@@ -318,6 +330,11 @@ func (a BlockAttention) Reference(units int, q, keys, values []float32, position
 				g = gate[gates.at(t, h):][:a.D]
 			}
 			one.Reference(1, one.Slots-1, q[from.at(t, h):][:a.D], k, v, g, out[(t*a.Heads+h)*a.D:][:a.D])
+		}
+		if row := out[t*a.Heads*a.D:][:a.Heads*a.D]; a.Lanes {
+			for i, e := range slices.Clone(row) {
+				row[laneOrder(i)] = e
+			}
 		}
 	}
 }

@@ -156,7 +156,11 @@ func (a BlockAttention) caseWith(s Sizes, rows []BlockRow, tuned int, tiles *Chu
 	pool := func() *Buffer { return c.blocksPool(a.Blocks, n, a.D) }
 	keys, values := pool(), pool()
 	gate := Attention{D: a.D, Heads: a.Heads, Gates: a.Gates}.gates(c)
-	out, step := c.out(F32, c.Capacity*a.Heads*a.D), c.ints(int32(len(rows)), int32(t.units))
+	written := F32
+	if a.Half {
+		written, bound = BF16, stored(BF16, bound)
+	}
+	out, step := c.out(written, c.Capacity*a.Heads*a.D), c.ints(int32(len(rows)), int32(t.units))
 	sums := c.Capacity * a.Heads * parts
 	partial, ml := c.scratch(F32, sums*a.D), c.scratch(F32, sums*2)
 	positions, sequences, blocks := c.ints(t.positions...), c.ints(t.sequences...), c.ints(t.blocks...)

@@ -206,6 +206,18 @@ func (m Matrices) tiled() (DType, Bounds) {
 	return BF16, Bounds{3e-3, roundedAll}
 }
 
+// few shrinks the grid of a product with n columns, unless the case is whole, to two blocks of each columns along a
+// dimension, or as many as whole blocks in the order of lanes take. It returns the number of columns that are computed.
+func (m Matrices) few(c *Case, l *Launch, dimension, n, each int) int {
+	least := each + 1
+	if m.Lanes {
+		for least = 2 * each; least%packedColumns != 0; {
+			least += each
+		}
+	}
+	return c.fewAlong(l, dimension, least, n, each)
+}
+
 // result adds a buffer for n results of a tiled product and returns their bounds: doubled where a result depends on two
 // products.
 func (m Matrices) result(c *Case, n, products int, bound Bounds) (*Buffer, Bounds) {
@@ -220,7 +232,7 @@ func (m MatMul) newCase(l Launch, tile Tile, s Sizes) *Case {
 	c, at, x, bound := m.Matrices.newCase(&l, tile, s)
 	few := m
 	columns, _ := tile.dimensions()
-	few.N = c.fewAlong(&l, columns, tile.BN+1, m.N, tile.BN)
+	few.N = m.few(c, &l, columns, m.N, tile.BN)
 	w, weight := c.weight(m.Format, few.N, m.K, few.N)
 	extra := c.extra(m.Epilogue, at, c.Tokens, few.N, m.N)
 	y, bound := m.result(c, c.Tokens*m.N, 1, bound)
@@ -235,7 +247,7 @@ func (m MatMulGLU) newCase(l Launch, tile Tile, s Sizes) *Case {
 	c, at, x, bound := m.Matrices.newCase(&l, tile, s)
 	few := m
 	columns, _ := tile.dimensions()
-	few.N = c.fewAlong(&l, columns, tile.BN/2+1, m.N, tile.BN/2)
+	few.N = m.few(c, &l, columns, m.N, tile.BN/2)
 	gate, gates := c.weight(m.Format, few.N, m.K, few.N)
 	up, ups := c.weight(m.Format, few.N, m.K, few.N)
 	y, bound := m.result(c, c.Tokens*m.N, 2, bound)

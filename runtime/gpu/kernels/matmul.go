@@ -43,8 +43,8 @@ type Matrices struct {
 	// Exact computes in fp32 throughout and takes x in f32. Otherwise x is bf16 and the weight is rounded to bf16,
 	// with sums in fp32.
 	Exact bool
-	// Half says that results are written in bf16, not in f32.
-	Half bool
+	// Half says that results are written in bf16, not in f32; Lanes that they are in the order InLanes besides.
+	Half, Lanes bool
 	// Packed is how Prepare leaves vectors: 0 as rows, for tiles that stand in threadgroup memory; InLanes as rows in the
 	// order of lanes, for tiles of BK 0; 4, 8 or 16 with so many eights of vectors packed together.
 	Packed int
@@ -115,7 +115,7 @@ func tilesOf(list [][5]int) []Tile {
 }
 
 // Launch is the dispatch for up to tokens vectors. It takes MatMulArguments: X [T, K] in bf16, or f32 where Exact, as
-// Prepare makes it, Extra f32 [T, N] or [N], Y [T, N].
+// Prepare makes it, Extra f32 [T, N] or [N], Y [T, N] in f32, or bf16 with Half.
 func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
 	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }
@@ -145,6 +145,13 @@ func (m Matrices) launch(t Tile, does string, planes, n, tokens int, more []Defi
 	out := "float"
 	if m.Half {
 		out = "bfloat"
+	}
+	if m.Lanes { // defined only then, so that the keys of other kernels do not change
+		if !m.Half || n%packedColumns != 0 {
+			return Launch{}, fmt.Errorf("%s%s %d×%d: results in the order of lanes: want bf16, and a multiple of %d columns",
+				file, does, n, m.K, packedColumns)
+		}
+		more = append(more, define("MATMUL_LANES", 1)...)
 	}
 	groups := [3]int{1, 1, 1}
 	columns, vectors := t.dimensions()
@@ -212,15 +219,23 @@ func (m MatMul) Reference(w *Weight, x, extra, y []float32) {
 		case Softcap:
 			sum = float64(m.Cap) * math.Tanh(sum/float64(m.Cap))
 		}
-		y[t*m.N+n] = float32(sum)
+		y[m.at(t*m.N+n)] = float32(sum)
 	})
+}
+
+// at is the place of result number i.
+func (m Matrices) at(i int) int {
+	if m.Lanes {
+		return laneOrder(i)
+	}
+	return i
 }
 
 // Reference computes what the kernel does for len(y)/N vectors, x being what the kernel is given, as numbers.
 func (m MatMulGLU) Reference(gate, up *Weight, x, y []float32) {
 	g := make([]float64, len(y))
 	m.products(gate, x, func(t, n int, sum float64) { g[t*m.N+n] = m.Activation.of(sum) })
-	m.products(up, x, func(t, n int, sum float64) { y[t*m.N+n] = float32(g[t*m.N+n] * sum) })
+	m.products(up, x, func(t, n int, sum float64) { y[m.at(t*m.N+n)] = float32(g[t*m.N+n] * sum) })
 }
 
 // products calls f with the product of each vector of x with each row of w, as the tiles have it.

@@ -1,8 +1,8 @@
 #include "port.h"
 #include "weights.h"
 #include "matmul.h"
-#include "epilogue.h"
 #include "lanes.h"
+#include "epilogue.h"
 // y = x W^T for many rows of x, W [N, K] stored: with an epilogue, or a gated pair of weights. The grid is (blocks of
 // columns, blocks of rows); blocks past step[STEP_TOKENS] do nothing. x is bf16, as matmul_prepare writes it, or f32
 // where MATMUL_EXACT is 1.

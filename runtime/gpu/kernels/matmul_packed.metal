@@ -1,5 +1,6 @@
 #include "port.h"
 #include "weights.h"
+#include "lanes.h"
 #include "epilogue.h"
 // The products of matmul.metal for 17 to 128 rows of x, with codes of 4 bits: the same buffers but for x, results that differ by
 // roundings. Weights go from device memory to the registers that multiply them, as in matmul_direct.metal; rows of x are

@@ -77,6 +77,8 @@ func TestMatMulDirect(t *testing.T) {
 		{kernels.MatMul{Matrices: four(affine8, 512), N: 100, Epilogue: kernels.AddMatrix},
 			kernels.Tile{BM: 16, BN: 64, WM: 1, WN: 2, Split: 4}, 20, 13},
 		{kernels.MatMul{Matrices: four(symmetric8, 256), N: 64}, kernels.Tile{BM: 24, BN: 64, WM: 1, WN: 2}, 17, 17},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 256, Half: true, Lanes: true,
+			Packed: kernels.InLanes}, N: 256}, kernels.Tile{BM: 8, BN: 128, WM: 1, WN: 4, Split: 2}, 8, 7},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			oneOfThree(t)
@@ -118,6 +120,8 @@ func TestMatMulPacked(t *testing.T) {
 			tile(4, 1, 3, 2, 2), 30, 18},
 		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, false), K: 256, Packed: 4}, N: 10},
 			tile(4, 1, 1, 6, 4), 32, 32},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, false), K: 256, Packed: 4, Half: true, Lanes: true},
+			N: 128}, tile(4, 1, 1, 2, 2), 20, 19},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			oneOfThree(t)
@@ -257,6 +261,8 @@ func TestMatMulGLU(t *testing.T) {
 			Activation: kernels.SiLU}, kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}},
 		{kernels.MatMulGLU{Matrices: kernels.Matrices{Format: kernels.Format{Bits: 8, Group: 32}, K: 96, Exact: true},
 			N: 50, Activation: kernels.GELUTanh}, kernels.Tile{BM: 32, BN: 64, BK: 16, WM: 2, WN: 2}},
+		{kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine4, K: 128, Half: true, Lanes: true}, N: 128,
+			Activation: kernels.SiLU}, kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
@@ -320,8 +326,12 @@ func TestMatMulRefusals(t *testing.T) {
 		_, err := m.Launch(c.tile, 1)
 		require.EqualError(t, err, c.err)
 	}
+	wrong := m
+	wrong.Half, wrong.Lanes = true, true
+	_, err := wrong.Launch(kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}, 1)
+	require.EqualError(t, err, "matmul 8×128: results in the order of lanes: want bf16, and a multiple of 128 columns")
 	m.K = 100
-	_, err := m.Launch(kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}, 1)
+	_, err = m.Launch(kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}, 1)
 	require.EqualError(t, err, "matmul 8×100: 100 columns are no multiple of the group of 64")
 	_, err = kernels.Prepare{K: 12}.Launch(1)
 	require.EqualError(t, err, "matmul_prepare: 12 columns, want a multiple of 8")

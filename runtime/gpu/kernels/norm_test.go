@@ -25,6 +25,8 @@ func TestNorm(t *testing.T) {
 			Gates: kernels.Rows{Token: 500, Row: 128}, Half: true},
 		"gated heads in the order of lanes": {N: 64, Heads: 4, Weight: kernels.F32, Eps: 1e-6, Gated: true,
 			Activation: kernels.SiLU, Half: true, Lanes: true},
+		"sandwich in the order of lanes": {N: 640, Heads: 1, Pre: kernels.F32, PreEps: 1e-5, Add: true, Scale: kernels.F32,
+			Sum: true, Weight: kernels.F32, Eps: 1e-6, Half: true, Lanes: true},
 		"odd, rounded": {N: 77, Heads: 2, Eps: 1e-6, Half: true},
 		"residual":     {N: 1100, Heads: 1, Add: true, Sum: true, Weight: kernels.BF16, Eps: 1e-6},
 		"sandwich": {N: 700, Heads: 1, Pre: kernels.BF16, PreEps: 1e-5, Add: true, Scale: kernels.BF16, Sum: true,
@@ -51,6 +53,8 @@ func TestNormRefusals(t *testing.T) {
 		{kernels.RMSNorm{N: 80000, Heads: 1},
 			"norm of rows of 80000 elements: 79 for each of 1024 threads, more than the 64 that registers hold"},
 		{kernels.RMSNorm{N: 64, Heads: 1, Simdgroups: 33}, "norm by 33 simdgroups, want 1 to 32"},
+		{kernels.RMSNorm{N: 64, Heads: 3, Half: true, Lanes: true},
+			"norm of 3 rows of 64 elements in the order of lanes: want bf16, and a multiple of 128 elements in all"},
 		{kernels.RMSNorm{N: 64, Heads: 1, SumOnly: true}, "norm that writes neither the sum nor the normalized rows"},
 	} {
 		_, err := c.n.Launch(1)

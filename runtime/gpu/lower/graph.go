@@ -146,7 +146,7 @@ func (g *graph) add(n, before *ir.Op) {
 }
 
 func (g *graph) read(op *ir.Op) {
-	if gated, ok := op.Attrs.(*ir.GatedNormAttrs); op.Def.Name == "prepare" || ok && gated.Prepared {
+	if op.Def.Name == "prepare" {
 		g.prepared = append(g.prepared, op)
 	}
 	eachUse(op, func(v **ir.Value) {

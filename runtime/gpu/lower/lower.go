@@ -45,9 +45,10 @@ var Table = passes.Ordered(
 		{Pass: "attention", Because: "the kernel of attention ends with the gate"},
 		{Pass: "rows-attention", Because: "so does that of attention over blocks"},
 	}},
-	passes.Row[*graph]{Name: "attention-step", Run: each((*graph).attentionStep, "attention", "rows_attention"), After: []passes.Order{
-		{Pass: "attention-gate", Because: "its kernel ends with the gate, too"},
-	}},
+	passes.Row[*graph]{Name: "attention-step", Run: each((*graph).attentionStep, "attention", "rows_attention"),
+		After: []passes.Order{
+			{Pass: "attention-gate", Because: "its kernel ends with the gate, too"},
+		}},
 	passes.Row[*graph]{Name: "insert-copies", Run: each((*graph).insertCopy, "reshape"), After: []passes.Order{
 		{Pass: "rope", Because: "rotated heads lie token by token"},
 		{Pass: "attention-gate", Because: "its output lies token by token without a gate, and else does not"},
@@ -92,6 +93,10 @@ var Table = passes.Ordered(
 		"sorted_experts"), After: []passes.Order{
 		{Pass: "experts", Because: "it extends these"},
 		{Pass: "products", Because: "rows that products have prepared are there for experts, too"},
+	}},
+	passes.Row[*graph]{Name: "rounded-rows", Run: each((*graph).roundedBefore, "prepare"), After: []passes.Order{
+		{Pass: "products", Because: "it looks for the rows that these have prepared"},
+		{Pass: "rows-of-experts", Because: "and these"},
 	}},
 	passes.Row[*graph]{Name: "products-of-heads", Run: each((*graph).ofHeads, "matvec"), After: []passes.Order{
 		{Pass: "products", Because: "it extends matvec"},

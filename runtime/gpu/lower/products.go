@@ -385,11 +385,6 @@ func (g *graph) byLibrary(b *ir.Builder, p *product) *ir.Value {
 // not 0. Several products of the same rows share one preparation.
 func (g *graph) prepare(b *ir.Builder, p *product, exact bool, packed int) *ir.Value {
 	norm := g.normOf(p)
-	if !exact && packed <= kernels.InLanes && norm == nil {
-		if y := g.preparedGates(b, p.x, packed); y != nil {
-			return shapedAs(b, y, p.x)
-		}
-	}
 	x := g.rowsOf(b, p.x, norm)
 	if exact && norm == nil {
 		return x
@@ -409,44 +404,4 @@ func (g *graph) prepare(b *ir.Builder, p *product, exact bool, packed int) *ir.V
 		}
 	}
 	return b.Value("prepare", a, x, weight)
-}
-
-// preparedGates returns the rows of a product as the gated norm before it writes them, in bf16 and in the form that
-// packed says: once, for all products of them. It returns nil where something else reads the norm's result, or the
-// device has no such kernel.
-func (g *graph) preparedGates(b *ir.Builder, x *ir.Value, packed int) *ir.Value {
-	h := g.defined(x, "gated_norm")
-	if h == nil {
-		return nil
-	}
-	for _, op := range g.prepared {
-		if !g.dead[op] && op.Def == h.Def && slices.EqualFunc(op.Args, h.Args, slices.Equal[[]ir.Arg]) &&
-			ir.Attrs[ir.GatedNormAttrs](op).Packed == packed {
-			return op.Result()
-		}
-	}
-	a := *ir.Attrs[ir.GatedNormAttrs](h)
-	if !g.only(x) || a.Prepared || !g.writesPrepared(h, packed) {
-		return nil
-	}
-	a.Prepared, a.Packed = true, packed
-	return b.Value("gated_norm", &a, h.Input("x"), h.Input("norm"), h.Input("gate"))
-}
-
-// writesPrepared reports whether the device has the kernel of a gated norm that writes bf16.
-func (g *graph) writesPrepared(op *ir.Op, packed int) bool {
-	a := ir.Attrs[ir.GatedNormAttrs](op)
-	x, ok := g.numbers(op.Input("x"))
-	gate, ok2 := g.numbers(op.Input("gate"))
-	activation, known := activationOf(a.Activation)
-	if !ok || !ok2 || !known {
-		return false
-	}
-	grid, gates, ok := GridsOf(x.View, gate.View)
-	k := kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides, Eps: a.Eps, Gated: true,
-		Activation: activation, Gates: gates, Half: true, Lanes: packed == kernels.InLanes}
-	if op.Input("norm") != nil {
-		k.Weight = kernels.F32
-	}
-	return ok && ask(g.Target, "allowed", k, grid.Tokens, func() bool { return g.Allowed(k.Launch(grid.Tokens)) })
 }

@@ -77,6 +77,7 @@ func MatMulGLU(op *ir.Op) (k kernels.MatMulGLU, rows int, ok bool) {
 	a, known := ir.Attrs[ir.MatmulGLUAttrs](op), false
 	k.Matrices, k.N, rows, ok = matricesOf(op, op.Input("gate"), a.Exact)
 	k.N, k.Packed = columnsOfPair(op, k.N), a.Packed
+	k.Half, k.Lanes = a.Prepared, a.ResultPacked == kernels.InLanes
 	k.Activation, known = activationOf(a.Activation)
 	return k, rows, ok && known
 }

@@ -2,6 +2,7 @@ package lower_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -261,6 +262,59 @@ func TestRowsOfProductsBehindNorms(t *testing.T) {
 	}
 }
 
+// TestSumsAreRounded: norms of residual sums, and gated pairs of products, write the rows of tiled products as these take
+// them, unless something else reads them or products do not round.
+func TestSumsAreRounded(t *testing.T) {
+	mixed := lower.Target{Precision: eval.Mixed}
+	const down = pairOfSum + "\n    %r = linear(x=%g, weight=%w) : f32[1,T,256]"
+	for name, c := range map[string]rowCase{
+		"a sum":                  {ofSum, "%p: f32[1,T,256]", 12, mixed, "add_norm matmul"},
+		"a sum that is a result": {ofSum, "%p: f32[1,T,256], %m: f32[1,T,256]", 12, mixed, "add_norm matmul"},
+		"a sum that others read": {ofSum, "%p: f32[1,T,256], %o: f32[1,T,256]", 12, mixed, "add_norm prepare matmul"},
+		"exact":                  {ofSum, "%p: f32[1,T,256]", 12, lower.Target{}, "add_norm matmul"},
+		"a pair":                 {down, "%r: f32[1,T,256]", 12, mixed, "add_norm matmul_glu matmul"},
+		"a pair that others read": {down, "%r: f32[1,T,256], %g: f32[1,T,256]", 12, mixed,
+			"add_norm matmul_glu prepare matmul"},
+	} {
+		t.Run(name, c.run)
+	}
+}
+
+// TestAttentionIsRounded: attention over blocks writes the rows of a tiled product as it takes them, with a gate and
+// without, unless its kernel also goes by tiles or something else reads the rows.
+func TestAttentionIsRounded(t *testing.T) {
+	t.Parallel()
+	const gated, plain = "%12 = linear(x=%11, weight=%w) : f32[1,R,64]", "%12 = linear(x=%10, weight=%w) : f32[1,R,64]"
+	const rounded, prepared = "rows_attention matmul", "rows_attention prepare matmul"
+	for name, c := range map[string]struct {
+		product, results string
+		rows             int
+		refuse           string
+		want             string
+	}{
+		"gated":        {gated, "%12: f32[1,R,64]", 5, "", rounded},
+		"without gate": {plain, "%12: f32[1,R,64]", 5, "", rounded},
+		"refused":      {gated, "%12: f32[1,R,64]", 5, "BLOCK_OUT_T=bfloat", prepared},
+		"tiles":        {gated, "%12: f32[1,R,64]", 20, "", prepared},
+		"read twice":   {gated, "%11: f32[1,R,256], %12: f32[1,R,64]", 5, "", prepared},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := ir.Parse(strings.NewReplacer("  buffer @k", "  constant @codes : u32[64,32]\n"+
+				"  constant @scales : bf16[64,4]\n  constant @biases : bf16[64,4]\n  buffer @k", "    %0 =",
+				"    %w = quantized(packed=@codes, scales=@scales, biases=@biases) {group_size=64, bits=4}"+
+					" : quantized<4,64,bf16>[64,256]\n    %0 =", "return RESULTS", c.product+"\n    return "+c.results).
+				Replace(attendRows))
+			require.NoError(t, err)
+			target := &lower.Target{Machine: machines["cuda"], Precision: eval.Mixed,
+				Refuses: func(l kernels.Launch) bool { return c.refuse != "" && strings.Contains(l.Key(), c.refuse) }}
+			made, err := lower.Run(m, plan.Shapes(m, c.rows), target, passes.Control{Verify: true})
+			require.NoError(t, err)
+			list := names(opsOf(made))
+			require.Equal(t, c.want, strings.Join(list[slices.Index(list, "rows_attention"):], " "))
+		})
+	}
+}
+
 // TestGatedRowsAreRounded: gated norms of heads write the rows of tiled products as these take them, unless the device
 // must not use that kernel, or products do not round.
 func TestGatedRowsAreRounded(t *testing.T) {
@@ -284,7 +338,10 @@ func TestGatedRowsAreRounded(t *testing.T) {
 			c.target.Machine = machines["cuda"]
 			made, err := lower.Run(fused, plan.Shapes(fused, c.tokens), &c.target, passes.Control{Verify: true})
 			require.NoError(t, err)
-			require.Equal(t, c.want, strings.Count(strings.Join(opsOf(made), "\n"), "prepared=true"))
+			rounded := slices.DeleteFunc(opsOf(made), func(line string) bool {
+				return !strings.Contains(line, " gated_norm(") || !strings.Contains(line, "prepared=true")
+			})
+			require.Len(t, rounded, c.want)
 		})
 	}
 }

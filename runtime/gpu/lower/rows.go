@@ -124,7 +124,7 @@ func RowsAttention(op *ir.Op, view Views, cache kernels.DType) (a kernels.BlockA
 		return a, 0, false
 	}
 	a.D, a.Heads, a.Q, a.Scale, a.Window, a.Short = h.Width, h.Heads, h.Strides, attrs.Scale, attrs.Window, attrs.Tiles
-	a.First = attrs.First
+	a.First, a.Half, a.Lanes = attrs.First, attrs.Prepared, attrs.Packed == kernels.InLanes
 	a.Gated, a.Gates, ok = gatesOf(op, view, h)
 	return a, h.Tokens, ok
 }

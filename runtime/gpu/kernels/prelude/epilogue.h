@@ -5,6 +5,9 @@
 #ifndef MATMUL_OUT         // float or bfloat
 #define MATMUL_OUT float
 #endif
+#ifndef MATMUL_LANES       // y is bf16 in the order of lanes, N a multiple of 128
+#define MATMUL_LANES 0
+#endif
 #ifndef MATMUL_EPILOGUE    // 0 none, 1 adds extra [T, N], 2 adds extra [N], 3 MATMUL_CAP * tanh(y / MATMUL_CAP)
 #define MATMUL_EPILOGUE 0
 #endif
@@ -25,10 +28,10 @@ inline void matmul_write(device MATMUL_OUT* y, device const float* extra, int ro
 #elif MATMUL_EPILOGUE == 3
   v = MATMUL_CAP * port_tanh(v / MATMUL_CAP);
 #endif
-  y[at] = MATMUL_OUT(v);
+  y[MATMUL_LANES ? long(row) * MATMUL_N + lanes_place(col) : at] = MATMUL_OUT(v);
 }
 
 // Writes element (row, col) of activation(x gate^T) * (x up^T).
 inline void matmul_write_glu(device MATMUL_OUT* y, int row, int col, float gate, float up) {
-  y[long(row) * MATMUL_N + col] = MATMUL_OUT(port_activate(MATMUL_ACTIVATION, gate) * up);
+  y[long(row) * MATMUL_N + (MATMUL_LANES ? lanes_place(col) : col)] = MATMUL_OUT(port_activate(MATMUL_ACTIVATION, gate) * up);
 }
