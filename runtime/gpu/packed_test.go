@@ -75,9 +75,9 @@ func TestRowsInLanes(t *testing.T) {
 	t.Parallel()
 	emulated(t)
 	random := normals(13)
-	m := streamedModule(t, random, strings.NewReplacer("[1, 4]", "[1, 128]", "REST", "", "RESULTS",
-		"%z: f32[1,s0,72], %y: f32[1,s0,256]").Replace(sandwich), "square 256 256", "gate 512 256", "up 512 256",
-		"down 256 512", "out 72 256")
+	m := streamedModule(t, random, strings.NewReplacer("[1, 4]", "[1, 128]", "512", "4352", "REST", "", "RESULTS",
+		"%z: f32[1,s0,72], %y: f32[1,s0,256]").Replace(sandwich), "square 256 256", "gate 4352 256", "up 4352 256",
+		"down 256 4352", "out 72 256")
 	for _, rows := range []int{2, 8, 12} {
 		run := runPacked(t, m, emulator.Options{Cores: 8, Lanes: true, TransferMemory: 200 << 10})
 		compiled := run(random.tensor(t, 1, rows, 32))

@@ -38,7 +38,7 @@ func TestStepsOfFewRows(t *testing.T) {
 	require.Equal(t, alone, stepsOf(t, many, 1))
 	for _, rows := range []int{2, 8} {
 		require.Equal(t, "angles 1, attention 1, attention merge 1, conv 3, delta rule 3, embedding 1, "+
-			"experts down 4, experts up 4, gather 1, matmul 17, norm 3, prepare 9, rope 1", stepsOf(t, many, rows))
+			"experts down 4, experts up 4, gather 1, linears 4, matmul 9, norm 3, prepare 5, rope 1", stepsOf(t, many, rows))
 	}
 }
 

@@ -15,6 +15,10 @@ const (
 	// fewDirect is the largest number of rows that goes to kernels of vectors where a direct tile could take the rows
 	// instead: one that reads weights once for all rows and multiplies them without a stay in threadgroup memory.
 	fewDirect = 1
+	// smallBytes is the size in bytes of the weights of several products of the same few rows up to which one kernel of
+	// vectors computes them all, with the normalization of the rows. By tiles, each product and the rows would have a
+	// kernel of their own, which takes longer than reading such weights.
+	smallBytes = 1 << 20
 	// maxGroup is the largest number of products of the same rows that one kernel computes.
 	maxGroup = 4
 	// libraryRows is the smallest number of rows for which a product goes to the device's library of matrix products.
@@ -77,7 +81,26 @@ func (g *graph) products(op *ir.Op) []*product {
 		p.library = p.packed == 0 && g.hasLibrary(p.rows)
 		out = append(out, p)
 	}
+	if g.isSmall(out) {
+		for _, p := range out {
+			p.few, p.packed = true, 0
+		}
+	}
 	return out
+}
+
+// isSmall reports whether several products of the same few rows have so small weights that one kernel computes them.
+func (g *graph) isSmall(list []*product) bool {
+	if len(list) < 2 || len(list) > maxGroup || list[0].rows > FewRows {
+		return false
+	}
+	bytes := 0
+	for _, p := range list {
+		if bytes += p.form.rows * p.form.cols * p.form.Bits / 8; p.form.Format != list[0].form.Format {
+			return false
+		}
+	}
+	return bytes <= smallBytes
 }
 
 // packing returns the fastest form of the vectors of a product for which there is a kernel that may be used.

@@ -1,6 +1,7 @@
 package lower_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -259,6 +260,49 @@ func TestRowsOfProductsBehindNorms(t *testing.T) {
 		"a pair of several tokens":  {pairOfSum, "%g: f32[1,T,256]", 2, streams, "add_norm matvec_glu"},
 	} {
 		t.Run(name, c.run)
+	}
+}
+
+// TestSmallProducts: where the device has tiles for few rows, several products of the same rows with small weights are
+// one kernel of vectors, which normalizes the rows, too; others have a kernel each, and one for their rows.
+func TestSmallProducts(t *testing.T) {
+	t.Parallel()
+	const text = `module {
+  symbol T [1, 64]
+  constant @norm : f32[512]
+  constant @c1 : u32[256,%[1]d]
+  constant @s1 : bf16[256,8]
+  constant @b1 : bf16[256,8]
+  constant @c2 : u32[%[2]d,128]
+  constant @s2 : bf16[%[2]d,8]
+  constant @b2 : bf16[%[2]d,8]
+  entry forward(%%x: f32[1,T,512]) {
+    %%w1 = quantized(packed=@c1, scales=@s1, biases=@b1) {group_size=64, bits=%[3]d} : quantized<%[3]d,64,bf16>[256,512]
+    %%w2 = quantized(packed=@c2, scales=@s2, biases=@b2) {group_size=64, bits=8} : quantized<8,64,bf16>[%[2]d,512]
+    %%0 = rms_norm(x=%%x, weight=@norm) {eps=1e-06} : f32[1,T,512]
+    %%1, %%2 = linears(x=%%0, weights=[%%w1, %%w2]) : f32[1,T,256], f32[1,T,%[2]d]
+    return %%1: f32[1,T,256], %%2: f32[1,T,%[2]d]
+  }
+}
+`
+	const together, apart = "matvec", "prepare matmul matmul"
+	for name, c := range map[string]struct {
+		rows, bits, second int
+		want               string
+	}{
+		"few rows":      {8, 8, 1, together},
+		"more rows":     {9, 8, 1, apart},
+		"large weights": {2, 8, 2000, apart},
+		"two formats":   {2, 4, 1, apart},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := ir.Parse(fmt.Sprintf(text, 512*c.bits/32, c.second, c.bits))
+			require.NoError(t, err)
+			made, err := lower.Run(m, plan.Shapes(m, c.rows), &lower.Target{Machine: machines["cuda"],
+				Precision: eval.Mixed}, passes.Control{Verify: true})
+			require.NoError(t, err)
+			require.Equal(t, "quantized quantized "+c.want, strings.Join(names(opsOf(made)), " "))
+		})
 	}
 }
 
