@@ -168,6 +168,11 @@ func (v Vectors) cuda(t Tuning, rows int) Tuning {
 		simds = 8
 	}
 	switch {
+	case v.M > 2 && rows <= 512: // blocks of four rows, where there are too few for blocks of 32
+		t.Rows, t.Split, simds = 2, 4, 8
+		for t.Split > 1 && t.Bytes*8/v.Bits*t.Lanes*t.Split > v.K {
+			t.Split /= 2
+		}
 	case v.M > 2:
 		t.Rows, simds = 4, 8
 		if v.M > 4 && v.Quantized() {
@@ -192,7 +197,7 @@ func (v Vectors) cuda(t Tuning, rows int) Tuning {
 	for v.M == 1 && t.Split < 4 && (rows/t.Rows*t.Split < 4096 || v.K > 8192) && columns*t.Split*2 <= v.K {
 		t.Split *= 2
 	}
-	if t.Split == 4 {
+	if t.Split == 4 && v.M <= 2 {
 		simds = 16
 	}
 	t.Sets = simds / t.Split
