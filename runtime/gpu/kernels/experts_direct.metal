@@ -20,7 +20,7 @@ inline void direct_up(thread const direct_weight* rows, device const int* order,
     const int pair = order[min(first + n * 8 + lane / 4, end - 1)];
     from[n] = x + long(pair / EXPERTS_TOP) * MATMUL_K + lane % 4 * 8;
   }
-  direct_multiply<EIGHTS>(rows, from, lane, sums);
+  direct_multiply<EIGHTS, false>(rows, from, lane, sums);
   UNROLL for (int n = 0; n < EIGHTS; n++) {
     UNROLL for (int e = 0; e < 4; e++) {
       const int place = direct_place(first + n * 8, lane, e);
@@ -74,7 +74,7 @@ inline void direct_down(thread const direct_weight* rows, device const int* orde
   direct_vector from[EIGHTS];
   float sums[EIGHTS * 8];
   UNROLL for (int n = 0; n < EIGHTS; n++) from[n] = h + long(min(first + n * 8 + lane / 4, end - 1)) * MATMUL_K + lane % 4 * 8;
-  direct_multiply<EIGHTS>(rows, from, lane, sums);
+  direct_multiply<EIGHTS, false>(rows, from, lane, sums);
   UNROLL for (int n = 0; n < EIGHTS; n++) {
     UNROLL for (int odd = 0; odd < 2; odd++) {
       const int place = direct_place(first + n * 8, lane, odd);

@@ -9,6 +9,9 @@
 // The grid is (blocks of rows of x, blocks of columns of y), so that threadgroups which read the same rows of the weight
 // run one behind the other. A threadgroup has MATMUL_WN sets of DIRECT_SPLIT simdgroups. A set makes 32 columns of y, or 16 of a
 // gated pair; each simdgroup multiplies its part of the columns of x, and the set adds up the parts in threadgroup memory.
+//
+// Weights, which no kernel writes, are read before the wait for the kernels that make x.
+#define PORT_WAITS
 #define DIRECT_SUMS (DIRECT_SPLIT > 1 ? DIRECT_SIMDS * DIRECT_EIGHTS * 8 * 32 : 1)
 
 // Whether a simdgroup writes the two results of pair n * 4 + e: element e of the n-th eight of rows of x, of both tiles of rows of
@@ -22,7 +25,7 @@ inline void direct_rows(thread const direct_weight* rows, device const bfloat* x
   direct_vector from[EIGHTS];
   const int column = simd % DIRECT_SPLIT * DIRECT_COLUMNS + lane % 4 * 8;
   UNROLL for (int n = 0; n < EIGHTS; n++) from[n] = x + long(min(row0 + n * 8 + lane / 4, tokens - 1)) * MATMUL_K + column;
-  direct_multiply<EIGHTS>(rows, from, lane, sums);
+  direct_multiply<EIGHTS, true>(rows, from, lane, sums);
 #if DIRECT_SPLIT > 1
   const int simd_parts = EIGHTS * 8 * 32;
   UNROLL for (int i = 0; i < EIGHTS * 8; i++) parts[simd * simd_parts + i * 32 + lane] = sums[i];

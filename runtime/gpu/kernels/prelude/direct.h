@@ -82,8 +82,8 @@ inline bfloat direct_bias(uint2 groups, int block, int lane, bfloat scale) {
 }
 
 // sums [EIGHTS][2 tiles of rows][4] are the products of the rows with EIGHTS times eight vectors. Of each eight a lane reads number
-// lane / 4, where x says, from its first column on.
-template <int EIGHTS>
+// lane / 4, where x says, from its first column on. With WAITS it calls port_wait once its first codes are on their way.
+template <int EIGHTS, bool WAITS>
 inline void direct_multiply(thread const direct_weight* rows, thread const direct_vector* x, int lane, thread float* sums) {
   UNROLL for (int i = 0; i < EIGHTS * 8; i++) sums[i] = 0.0f;
   uint4 codes[DIRECT_BLOCKS][DIRECT_ROWS][DIRECT_QUADS];
@@ -94,6 +94,7 @@ inline void direct_multiply(thread const direct_weight* rows, thread const direc
     scales[r] = direct_groups(rows[r].scales, 0);
     biases[r] = WEIGHT_BIASES ? direct_groups(rows[r].biases, 0) : scales[r];
   }
+  if (WAITS) port_wait();
   NOUNROLL for (int first = 0; first < DIRECT_COLUMNS / DIRECT_BLOCK; first += DIRECT_BLOCKS) {
     const int next = first + DIRECT_BLOCKS;
     const bool more = next < DIRECT_COLUMNS / DIRECT_BLOCK;
