@@ -191,6 +191,9 @@ func bindRowsAttention(b *binder) bool {
 		return false
 	}
 	a, rows, ok := lower.RowsAttention(b.Op, b.view, keys.kernelType())
+	if ok {
+		a, ok = b.x.exe.target().BlockAttention(a, rows)
+	}
 	if !ok {
 		return false
 	}
@@ -215,10 +218,13 @@ func bindRowsAttention(b *binder) bool {
 		out.round(attrs.Packed)
 	}
 	sums, ml := b.scratch(4*rows*a.Heads*parts*a.D), b.scratch(8*rows*a.Heads*parts)
-	b.launch("attention", part, nil, kernels.BlockAttentionPartArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot),
-		Values:    whole(values.slot),
-		Positions: t.positions, Sequences: t.sequences, Blocks: t.blocks, Part: whole(sums),
-		ML: whole(ml), Step: t.step})
+	args := kernels.BlockAttentionPartArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot),
+		Values: whole(values.slot), Positions: t.positions, Sequences: t.sequences, Blocks: t.blocks, Part: whole(sums),
+		ML: whole(ml), Step: t.step}
+	if a.Last {
+		args.Gate, args.Out, args.Arrivals = gate, bytesOf(out), whole(b.arrivals(rows*a.Heads))
+	}
+	b.launch("attention", part, nil, args)
 	if a.Short {
 		tiles, err := lower.RowsByTiles(a, b.x.exe.machine.Target, rows)
 		if !b.launch("attention", tiles, err,
@@ -228,7 +234,7 @@ func bindRowsAttention(b *binder) bool {
 			return false
 		}
 	}
-	return b.launch("attention merge", merge, nil, kernels.BlockAttentionMergeArguments[operand]{Part: whole(sums),
+	return a.Last || b.launch("attention merge", merge, nil, kernels.BlockAttentionMergeArguments[operand]{Part: whole(sums),
 		ML: whole(ml), Positions: t.positions, Sequences: t.sequences,
 		Gate: gate, Out: bytesOf(out), Step: t.step})
 }

@@ -37,7 +37,7 @@ func TestStepsOfFewRows(t *testing.T) {
 	require.Equal(t, alone+", sample choose 1, sample collect 1, sample part 1", stepsOf(t, given, 1))
 	require.Equal(t, alone, stepsOf(t, many, 1))
 	for _, rows := range []int{2, 8} {
-		require.Equal(t, "angles 1, attention 1, attention merge 1, conv 3, delta rule 3, embedding 1, "+
+		require.Equal(t, "angles 1, attention 1, conv 3, delta rule 3, embedding 1, "+
 			"experts down 4, experts up 4, gather 1, linears 4, matmul 9, norm 3, prepare 5, rope 1", stepsOf(t, many, rows))
 	}
 }

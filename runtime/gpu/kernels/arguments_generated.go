@@ -170,6 +170,9 @@ type BlockAttentionPartArguments[T comparable] struct {
 	Blocks    T // int
 	Part      T // float, written
 	ML        T // float2, written
+	Gate      T // float, optional: Q stands for it
+	Out       T // BLOCK_OUT_T, written, optional: Q stands for it
+	Arrivals  T // uint, written, optional: Q stands for it
 	Step      T // int
 }
 
@@ -177,7 +180,7 @@ type BlockAttentionPartArguments[T comparable] struct {
 func (BlockAttentionPartArguments[T]) Signature() *Signature { return &blockAttentionPartSignature }
 
 func (a BlockAttentionPartArguments[T]) values() []T {
-	return []T{a.Q, a.Keys, a.Values, a.Positions, a.Sequences, a.Blocks, a.Part, a.ML, a.Step}
+	return []T{a.Q, a.Keys, a.Values, a.Positions, a.Sequences, a.Blocks, a.Part, a.ML, a.Gate, a.Out, a.Arrivals, a.Step}
 }
 
 var blockAttentionPartSignature = Signature{Kernels: []string{"block_attention_part"}, Arguments: []Argument{
@@ -189,6 +192,9 @@ var blockAttentionPartSignature = Signature{Kernels: []string{"block_attention_p
 	{Name: "blocks", Type: "int"},
 	{Name: "part", Type: "float", Written: true},
 	{Name: "ml", Type: "float2", Written: true},
+	{Name: "gate", Type: "float", Optional: true, Instead: 0},
+	{Name: "out", Type: "BLOCK_OUT_T", Written: true, Optional: true, Instead: 0},
+	{Name: "arrivals", Type: "uint", Written: true, Optional: true, Instead: 0},
 	{Name: "step", Type: "int"},
 }}
 

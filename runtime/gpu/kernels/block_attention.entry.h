@@ -2,12 +2,12 @@
 #ifdef ENTRY_block_attention_part
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void block_attention_part_entry(void* const* a) {
-  block_attention_part((device const float*)a[0], (device const ATT_T*)a[1], (device const ATT_T*)a[2], (device const int*)a[3], (device const int*)a[4], (device const int*)a[5], (device float*)a[6], (device float2*)a[7], (device const int*)a[8], PORT_threadgroup_position_in_grid(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+  block_attention_part((device const float*)a[0], (device const ATT_T*)a[1], (device const ATT_T*)a[2], (device const int*)a[3], (device const int*)a[4], (device const int*)a[5], (device float*)a[6], (device float2*)a[7], (device const float*)a[8], (device BLOCK_OUT_T*)a[9], (device uint*)a[10], (device const int*)a[11], PORT_threadgroup_position_in_grid(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
-PORT_ENTRY(block_attention_part, ATT_SIMDGROUPS * 32, 9)
+PORT_ENTRY(block_attention_part, ATT_SIMDGROUPS * 32, 12)
 #else
-extern "C" __global__ void __launch_bounds__(ATT_SIMDGROUPS * 32) block_attention_part_entry(device const float* q, device const ATT_T* keys, device const ATT_T* values, device const int* positions, device const int* sequences, device const int* blocks, device float* part, device float2* ml, device const int* step) {
-  block_attention_part(q, keys, values, positions, sequences, blocks, part, ml, step, PORT_threadgroup_position_in_grid(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+extern "C" __global__ void __launch_bounds__(ATT_SIMDGROUPS * 32) block_attention_part_entry(device const float* q, device const ATT_T* keys, device const ATT_T* values, device const int* positions, device const int* sequences, device const int* blocks, device float* part, device float2* ml, device const float* gate, device BLOCK_OUT_T* out, device uint* arrivals, device const int* step) {
+  block_attention_part(q, keys, values, positions, sequences, blocks, part, ml, gate, out, arrivals, step, PORT_threadgroup_position_in_grid(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
 #endif
 #endif

@@ -27,6 +27,9 @@
 #ifndef BLOCK_LANES
 #define BLOCK_LANES 0     // 1: out is bf16 in the order of lanes; a row has a multiple of 128 elements
 #endif
+#ifndef BLOCK_LAST
+#define BLOCK_LAST 0      // 1: the last threadgroup of some heads and rows to finish merges their parts; 0: block_attention_merge does
+#endif
 #define BLOCK_MOST 16     // rows that share what they read, at most
 #define BLOCK_STRIDE (ATT_SIMDGROUPS * ATT_TOKENS)
 
@@ -74,10 +77,56 @@ inline bool block_follows(device const int* positions, device const int* sequenc
   return rows_follow(positions, sequences, t) && positions[t - 1] >= BLOCK_FIRST && block_part(positions[t]) == block_part(positions[t - 1]);
 }
 
+// The place of an element of a row in out.
+inline long block_place(int t, int column) { return long(t) * (ATT_HEADS * ATT_D) + (BLOCK_LANES ? lanes_place(column) : column); }
+
+#if BLOCK_LAST
+#define BLOCK_AT_ONCE 8   // parts that are read at a time
+
+// Writes four elements, from d on, of a head of row t, which is at a position: the parts' sums and their gate. part, ml, gate and out are the
+// kernel's.
+inline void block_join(device const float* part, device const float2* ml, device const float* gate, device BLOCK_OUT_T* out, int t, int position, int head, int d) {
+  const int size = block_part(position);
+  const int first = block_low(position) / size;
+  const int last = position / size;
+  const long row = long(t) * ATT_HEADS + head;
+  ml += row * ATT_BLOCKS;
+  part += row * ATT_BLOCKS * ATT_D + d;
+  float m = -1e30f;
+  for (int n = first; n <= last; n += BLOCK_AT_ONCE) {
+    UNROLL for (int i = 0; i < BLOCK_AT_ONCE; i++) m = max(m, ml[min(n + i, last) % ATT_BLOCKS].x);
+  }
+  float l = 0.0f;
+  float4 o = float4(0.0f, 0.0f, 0.0f, 0.0f);
+  for (int n = first; n <= last; n += BLOCK_AT_ONCE) {
+    float2 of[BLOCK_AT_ONCE];
+    float4 p[BLOCK_AT_ONCE];
+    UNROLL for (int i = 0; i < BLOCK_AT_ONCE; i++) {
+      const long at = min(n + i, last) % ATT_BLOCKS;
+      of[i] = ml[at];
+      p[i] = *(device const float4*)(part + at * ATT_D);
+    }
+    UNROLL for (int i = 0; i < BLOCK_AT_ONCE; i++) {
+      const float f = n + i <= last ? fast::exp2(of[i].x - m) : 0.0f;
+      l += of[i].y * f;
+      o = o + p[i] * f;
+    }
+  }
+  UNROLL for (int j = 0; j < 4; j++) {
+    float v = o[j] / l;
+#if ATT_GATED
+    v *= port_sigmoid(gate[long(t) * ATT_GATE_TOKEN + head * ATT_GATE_HEAD + d + j]);
+#endif
+    out[block_place(t, head * ATT_D + d + j)] = BLOCK_OUT_T(v);
+  }
+}
+#endif
+
 // block_attention_part computes partial results. q: heads of rows at the strides above; keys, values
 // [KV_HEADS][units][ROWS][D]; part [T][HEADS][BLOCKS][D] and ml [T][HEADS][BLOCKS] of (largest score, sum of weights):
 // a part's weighted sums of values, relative to its largest score. Part n of a row is stored at n mod BLOCKS. step has
-// the number of rows, and the number of units of the pools in place of a position. grid: HEADS / H, BLOCKS, T
+// the number of rows, and the number of units of the pools in place of a position. With LAST it merges them too: gate and
+// out are those of block_attention_merge; arrivals [T][HEADS / H], zeros before and after. grid: HEADS / H, BLOCKS, T
 [[max_total_threads_per_threadgroup(ATT_SIMDGROUPS * 32)]]
 kernel void block_attention_part(device const float* q [[buffer(0)]],
                                  device const ATT_T* keys [[buffer(1)]],
@@ -87,19 +136,31 @@ kernel void block_attention_part(device const float* q [[buffer(0)]],
                                  device const int* blocks [[buffer(5)]],
                                  device float* part [[buffer(6)]],
                                  device float2* ml [[buffer(7)]],
-                                 device const int* step [[buffer(8)]],
+                                 device const float* gate [[buffer(8)]],  // absent: q
+                                 device BLOCK_OUT_T* out [[buffer(9)]],  // absent: q
+                                 device uint* arrivals [[buffer(10)]],  // absent: q
+                                 device const int* step [[buffer(11)]],
                                  uint3 tg [[threadgroup_position_in_grid]],
                                  uint sg [[simdgroup_index_in_threadgroup]],
                                  uint lane [[thread_index_in_simdgroup]]) {
   TG_ARRAY(float, sh_o, ATT_SIMDGROUPS * ATT_D);
   TG_ARRAY(float, sh_m, ATT_SIMDGROUPS * ATT_QUERIES);
   TG_ARRAY(float, sh_l, ATT_SIMDGROUPS * ATT_QUERIES);
+  TG_ARRAY(uint, flag, 1);
 
   const int rows = step[STEP_TOKENS];
   const int row0 = int(tg.z);
   if (row0 >= rows) return;
   const int position = positions[row0];
-  if (position < BLOCK_FIRST) return;
+  const int head0 = int(tg.x) * ATT_H;
+  if (position < BLOCK_FIRST) {
+#if BLOCK_LAST
+    if (tg.y == 0) {
+      for (int i = int(sg * 32 + lane); i < ATT_H * ATT_D; i += ATT_SIMDGROUPS * 32) out[block_place(row0, head0 * ATT_D + i)] = BLOCK_OUT_T(0.0f);
+    }
+#endif
+    return;
+  }
   // The first of several neighbouring rows computes those behind it too, up to the next multiple of Q.
   if (row0 % ATT_Q != 0 && block_follows(positions, sequences, row0)) return;
   if (BLOCK_SHORT && rows_many(positions, sequences, row0, rows)) return;
@@ -113,7 +174,6 @@ kernel void block_attention_part(device const float* q [[buffer(0)]],
   const int end = min(position + taken, (number + 1) * size);
   if (begin >= end) return;
 
-  const int head0 = int(tg.x) * ATT_H;
   const long pool = long(head0 / ATT_GROUP) * step[STEP_POSITION] * BLOCK_ROWS;
   blocks += long(sequences[row0]) * BLOCK_COLUMNS;
 
@@ -179,6 +239,14 @@ kernel void block_attention_part(device const float* q [[buffer(0)]],
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+#if BLOCK_LAST
+  const uint parts = uint((position + taken - 1) / size - low / size + 1);
+  if (!port_last(arrivals + row0 * (ATT_HEADS / ATT_H) + int(tg.x), parts, sg * 32 + lane, flag)) return;
+  for (int i = int(sg * 32 + lane) * 4; i < taken * (ATT_H * ATT_D); i += ATT_SIMDGROUPS * 128) {
+    const int row = i / (ATT_H * ATT_D);
+    block_join(part, ml, gate, out, row0 + row, position + row, head0 + i / ATT_D % ATT_H, i % ATT_D);
+  }
+#endif
 }
 
 // block_attention_merge combines the parts. part, ml: from block_attention_part; gate: heads at their strides; out
@@ -198,8 +266,7 @@ kernel void block_attention_merge(device const float* part [[buffer(0)]],
   if (t >= step[STEP_TOKENS]) return;
   const int d = int(tid);
   const int position = positions[t];
-  const int column = head * ATT_D + d;
-  out += long(t) * (ATT_HEADS * ATT_D) + (BLOCK_LANES ? lanes_place(column) : column);
+  out += block_place(t, head * ATT_D + d);
   if (position < BLOCK_FIRST) {
     out[0] = BLOCK_OUT_T(0.0f);
     return;

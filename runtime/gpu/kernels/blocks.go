@@ -125,6 +125,9 @@ type BlockAttention struct {
 	// Half says that the output is written in bf16, not in f32; Lanes that a row is in the order InLanes besides. There
 	// is no ChunkLaunch with them.
 	Half, Lanes bool
+	// Last says that the last threadgroup to finish merges the parts, so that there is no second launch. Metal cannot do
+	// that.
+	Last bool
 	// Tuning says how the work is divided. Zero fields are filled in.
 	Tuning BlockTuning
 	// Short makes Launches skip the rows that ChunkLaunch takes: runs of 16 or more neighbouring rows of one sequence.
@@ -231,7 +234,8 @@ func (a BlockAttention) Tunings(rows int) (out []BlockTuning) {
 //
 // They take BlockAttentionPartArguments and BlockAttentionMergeArguments: Q and Gate as Rows say, Keys and Values
 // [KVHeads, units, Rows, D], Positions and Sequences i32 [R], Blocks i32 [sequences, Columns], Part f32 [R, Heads,
-// parts, D], ML f32 [R, Heads, parts, 2], Out f32 (bf16 with Half) [R, Heads, D], where parts is the third result.
+// parts, D], ML f32 [R, Heads, parts, 2], Out f32 (bf16 with Half) [R, Heads, D], where parts is the third result. With
+// Last the first takes Gate and Out, and Arrivals u32 [R, Heads], zeros before and after; there is no second.
 func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err error) {
 	if err := a.check(); err != nil {
 		return part, merge, 0, fmt.Errorf("attention over blocks: %w", err)
@@ -255,15 +259,19 @@ func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err e
 	if a.Cache == U32 {
 		defines = append(defines, define("BLOCK_CODES", 1)...)
 	}
-	part = Launch{File: "block_attention", Kernel: "block_attention_part", Defines: defines,
+	part = Launch{File: "block_attention", Kernel: "block_attention_part", Defines: slices.Clip(defines),
 		Groups: [3]int{a.Heads / t.Heads, t.Parts, rows}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
-	merge = Launch{File: "block_attention", Kernel: "block_attention_merge",
-		Defines: append(slices.Clip(defines),
-			define("ATT_GATED", a.Gated, "ATT_GATE_TOKEN", gates.Token, "ATT_GATE_HEAD", gates.Row)...),
-		Case:   func(s Sizes) *Case { return a.newCase(s, rows) },
+	merge = Launch{File: "block_attention", Kernel: "block_attention_merge", Defines: slices.Clip(defines),
 		Groups: [3]int{a.Heads, rows, 1}, Threads: [3]int{a.D, 1, 1}}
+	last := &merge
+	if a.Last {
+		part.Defines, merge, last = append(part.Defines, define("BLOCK_LAST", 1)...), Launch{}, &part
+	}
+	last.Defines = append(last.Defines,
+		define("ATT_GATED", a.Gated, "ATT_GATE_TOKEN", gates.Token, "ATT_GATE_HEAD", gates.Row)...)
+	last.Case = func(s Sizes) *Case { return a.newCase(s, rows) }
 	if a.Half { // defined only then, so that the keys of other kernels do not change
-		merge.Defines = append(merge.Defines, define("BLOCK_OUT_T", BF16.text(), "BLOCK_LANES", a.Lanes)...)
+		last.Defines = append(last.Defines, define("BLOCK_OUT_T", BF16.text(), "BLOCK_LANES", a.Lanes)...)
 	}
 	return part, merge, t.Parts, nil
 }

@@ -144,6 +144,14 @@ func TestBlockAttention(t *testing.T) {
 			t.Parallel()
 			kerneltest.Check(t, c.Case(kernels.Sizes{Whole: true, Capacity: len(c.rows) + 2}, c.rows))
 		})
+		t.Run(name+", in one kernel", func(t *testing.T) {
+			oneOfThree(t)
+			t.Parallel()
+			one := c.BlockAttention
+			one.Last = true
+			kerneltest.CheckWithin(t, kerneltest.CUDAMemory, one.Case(kernels.Sizes{Whole: true,
+				Capacity: len(c.rows) + 2}, c.rows))
+		})
 	}
 	ok := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 4, Columns: 2, Cache: kernels.BF16}, D: 64,
 		Heads: 4, KVHeads: 2, Scale: 1}
@@ -196,8 +204,10 @@ func TestBlockAttentionByTiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kerneltest.Check(t, c.ChunkCase(kernels.Sizes{Whole: true, Capacity: len(c.rows) + 3}, c.rows,
-				len(c.rows), c.tuning))
+			sizes := kernels.Sizes{Whole: true, Capacity: len(c.rows) + 3}
+			kerneltest.Check(t, c.ChunkCase(sizes, c.rows, len(c.rows), c.tuning))
+			c.Last = true
+			kerneltest.CheckWithin(t, kerneltest.CUDAMemory, c.ChunkCase(sizes, c.rows, len(c.rows), c.tuning))
 		})
 	}
 	a := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 4, Columns: 20, Cache: kernels.F32}, D: 64, Heads: 2,
@@ -237,7 +247,34 @@ func TestBlockRowsAreAlone(t *testing.T) {
 			Sequences: sequences, Out: out, Step: step})
 		return out
 	}
-	whole, each := attend(rows, queries), a.Heads*a.D
+	// In one kernel a row may give other bits than in two.
+	inOne := func(rows []kernels.BlockRow, q []float32) []float32 {
+		one := a
+		one.Last = true
+		part, _, parts, err := one.Launches(len(rows))
+		require.NoError(t, err)
+		var positions, sequences []int32
+		for _, r := range rows {
+			positions, sequences = append(positions, r.Position), append(sequences, r.Sequence)
+		}
+		n := len(rows) * a.Heads
+		out, arrivals := make([]float32, n*a.D), make([]uint32, n)
+		kerneltest.RunWithin(t, kerneltest.CUDAMemory, part, kernels.BlockAttentionPartArguments[any]{Q: q, Keys: keys,
+			Values: values, Positions: positions, Sequences: sequences, Blocks: blocks, Part: make([]float32, n*parts*a.D),
+			ML: make([]float32, n*parts*2), Out: out, Arrivals: arrivals, Step: []int32{int32(len(rows)), units}})
+		require.Equal(t, make([]uint32, n), arrivals)
+		return out
+	}
+	for _, attend := range []func([]kernels.BlockRow, []float32) []float32{attend, inOne} {
+		requireAlone(t, rows, queries, a.Heads*a.D, attend)
+	}
+}
+
+// requireAlone requires that attend gives the same for parts of rows as for all of them. A row has each elements.
+func requireAlone(t *testing.T, rows []kernels.BlockRow, queries []float32, each int,
+	attend func([]kernels.BlockRow, []float32) []float32) {
+	t.Helper()
+	whole := attend(rows, queries)
 	for _, cut := range [][2]int{{0, 1}, {3, 4}, {6, 7}, {2, 7}, {7, 9}, {9, 12}} {
 		if testing.Short() && cut[0]%3 > 0 {
 			continue

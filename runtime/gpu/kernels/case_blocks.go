@@ -164,11 +164,17 @@ func (a BlockAttention) caseWith(s Sizes, rows []BlockRow, tuned int, tiles *Chu
 	sums := c.Capacity * a.Heads * parts
 	partial, ml := c.scratch(F32, sums*a.D), c.scratch(F32, sums*2)
 	positions, sequences, blocks := c.ints(t.positions...), c.ints(t.sequences...), c.ints(t.blocks...)
-	c.run(part, BlockAttentionPartArguments[*Buffer]{Q: q, Keys: keys, Values: values, Positions: positions,
-		Sequences: sequences, Blocks: blocks,
-		Part: partial, ML: ml, Step: step})
-	c.run(merge, BlockAttentionMergeArguments[*Buffer]{Part: partial, ML: ml, Positions: positions,
-		Sequences: sequences, Gate: gate, Out: out, Step: step})
+	first := BlockAttentionPartArguments[*Buffer]{Q: q, Keys: keys, Values: values, Positions: positions,
+		Sequences: sequences, Blocks: blocks, Part: partial, ML: ml, Step: step}
+	if a.Last {
+		first.Gate, first.Out, first.Arrivals = gate, out, c.add(U32, c.Capacity*a.Heads, Zeros)
+		first.Arrivals.Scratch = true
+		c.run(part, first)
+	} else {
+		c.run(part, first)
+		c.run(merge, BlockAttentionMergeArguments[*Buffer]{Part: partial, ML: ml, Positions: positions,
+			Sequences: sequences, Gate: gate, Out: out, Step: step})
+	}
 	if tiles != nil {
 		bound = Bounds{1. / 128, 2 * roundedAll}
 		chunk, _ := a.ChunkLaunch(c.Capacity, *tiles)

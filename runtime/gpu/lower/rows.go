@@ -50,15 +50,31 @@ func (g *graph) attendsRows(op *ir.Op) bool {
 		}
 	}
 	a, rows, ok := RowsAttention(op, g.views, keys)
-	if !ok {
-		return false
+	if ok {
+		a, ok = g.BlockAttention(a, rows)
 	}
-	part, merge, _, err := a.Launches(rows)
-	if !g.Allowed(part, err) || !g.Allowed(merge, nil) {
+	if !ok {
 		return false
 	}
 	return !a.Short || g.Tiled(rows) && rows >= kernels.ManyRows && g.Allowed(RowsByTiles(a, g.Machine.Target, rows))
 }
+
+// BlockAttention returns the form of an attention over blocks for so many rows that may be used, one kernel where there
+// is one. It returns false where no form may be used.
+func (t *Target) BlockAttention(a kernels.BlockAttention, rows int) (kernels.BlockAttention, bool) {
+	if a.Last = t.Machine.Target != kernels.Metal && rows <= mostLast; a.Last {
+		if part, _, _, err := a.Launches(rows); t.Allowed(part, err) {
+			return a, true
+		}
+		a.Last = false
+	}
+	part, merge, _, err := a.Launches(rows)
+	return a, t.Allowed(part, err) && t.Allowed(merge, nil)
+}
+
+// mostLast is the largest number of rows of which the last threadgroups to finish merge what the others have computed.
+// For more rows a kernel of its own, all of whose threadgroups merge, takes a small part of a call.
+const mostLast = 128
 
 // RowsByTiles returns the launch of rows_attention that works in tiles.
 func RowsByTiles(a kernels.BlockAttention, target kernels.Target, rows int) (kernels.Launch, error) {

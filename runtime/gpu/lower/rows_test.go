@@ -2,6 +2,7 @@ package lower_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -167,6 +168,39 @@ func TestRowsByTiles(t *testing.T) {
 			text := strings.Join(opsOf(made), "\n")
 			require.Contains(t, text, "= rows_attention(")
 			require.Equal(t, c.want, strings.Contains(text, "tiles=true"), text)
+		})
+	}
+}
+
+// TestAttentionInOneKernel: attention of up to 128 rows over blocks is one kernel, where the device has it and may use
+// it.
+func TestAttentionInOneKernel(t *testing.T) {
+	t.Parallel()
+	a := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 16, Columns: 4, Cache: kernels.BF16}, D: 64, Heads: 4,
+		KVHeads: 2, Scale: 1}
+	refuse := func(texts ...string) func(kernels.Launch) bool {
+		return func(l kernels.Launch) bool {
+			return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(l.Key(), text) })
+		}
+	}
+	for name, c := range map[string]struct {
+		target   kernels.Target
+		rows     int
+		refuses  []string
+		last, ok bool
+	}{
+		"few rows":      {kernels.CUDA, 8, nil, true, true},
+		"more rows":     {kernels.CUDA, 129, nil, false, true},
+		"Metal":         {kernels.Metal, 8, nil, false, true},
+		"refused":       {kernels.CUDA, 8, []string{"BLOCK_LAST=1"}, false, true},
+		"all, refused":  {kernels.CUDA, 8, []string{"block_attention_part"}, false, false},
+		"merge refused": {kernels.CUDA, 129, []string{"block_attention_merge"}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := &lower.Target{Machine: kernels.Machine{Target: c.target}, Refuses: refuse(c.refuses...)}
+			got, ok := target.BlockAttention(a, c.rows)
+			require.Equal(t, c.last, got.Last)
+			require.Equal(t, c.ok, ok)
 		})
 	}
 }

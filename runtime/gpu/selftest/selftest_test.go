@@ -229,6 +229,10 @@ func launches(t *testing.T) map[string]kernels.Launch {
 		_, l, _, err = inBlocks.Launches(rows)
 		add(name, l, err)
 	}
+	oneKernel := inBlocks
+	oneKernel.Last, oneKernel.Half, oneKernel.Lanes = true, true, true
+	l, _, _, err = oneKernel.Launches(3)
+	add("attention over blocks in one kernel", l, err)
 	l, err = inBlocks.ChunkLaunch(60, inBlocks.ChunkTunings(kernels.Metal)[0])
 	add("attention over blocks by tiles", l, err)
 	inBlocks.Window = 100
