@@ -55,6 +55,9 @@ type Stats struct {
 	schedule.Stats
 	// Budget and Used are bytes of the caches. Idle is the part of Used that only the prefix cache uses.
 	Budget, Used, Idle int64
+	// Pressure is the share of the caches that running streams hold, 0 to 1: of bytes, or of the blocks or slots that
+	// there are where that is more.
+	Pressure float64
 	// Prompt and Drawn are the numbers of tokens of all prompts and of all answers.
 	Prompt, Drawn int64
 	// Failed is the number of calls that ended with an error.
@@ -554,7 +557,7 @@ func (r *Runner) count(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Stats, r.stats.Used, r.stats.Idle = r.sched.Stats(), r.memory.Used(), r.memory.Idle()
-	r.stats.Drafts = r.drafts.totals()
+	r.stats.Pressure, r.stats.Drafts = r.memory.Pressure(), r.drafts.totals()
 	if err != nil && !errors.Is(err, context.Canceled) {
 		r.stats.Failed++
 	}

@@ -72,6 +72,16 @@ func (m *Memory) Idle() int64 {
 	return sum
 }
 
+// Pressure returns how much of the memory is held by others than the prefix tree, 0 to 1: of its bytes, or of the units
+// of a pool where that is more.
+func (m *Memory) Pressure() float64 {
+	most := float64(m.used-m.Idle()) / float64(max(m.budget, 1))
+	for _, p := range m.pools {
+		most = max(most, float64(p.inUse-p.idle)/float64(max(p.limit, 1)))
+	}
+	return most
+}
+
 // InUse returns the number of units of each pool that somebody holds.
 func (m *Memory) InUse() Demand {
 	d := make(Demand, len(m.pools))

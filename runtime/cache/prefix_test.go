@@ -150,6 +150,27 @@ func TestSpareAreLimited(t *testing.T) {
 	require.Zero(t, w.prefix.Lookup(append([]int32{98}, ids(20)...)).Pos)
 }
 
+// TestPressure: the share of bytes, or of the units of a pool where that is more; what only the tree holds does not count.
+func TestPressure(t *testing.T) {
+	m, err := cache.NewMemory(cache.Layout{BlockRows: 4, BlockBytes: 10, SlotBytes: 30}, 1000, cache.Demand{0, 4})
+	require.NoError(t, err)
+	require.Zero(t, m.Pressure())
+	p := cache.NewPrefix(m, 1000, nil)
+	require.NoError(t, p.Put([]int32{1, 2, 3}, func([]cache.Unit) error { return nil }))
+	require.Zero(t, m.Pressure(), "only the tree holds it")
+	table := m.NewTable()
+	_, ok := table.Begin(cache.Extent{Rows: 1})
+	require.True(t, ok)
+	require.Equal(t, 0.25, m.Pressure(), "a slot of four")
+	table.End()
+	_, ok = table.Begin(cache.Extent{Rows: 200})
+	require.True(t, ok)
+	require.InDelta(t, 0.54, m.Pressure(), 1e-9, "51 blocks and a slot of 1000 bytes")
+	table.End()
+	table.Close()
+	require.Zero(t, m.Pressure())
+}
+
 // TestCheckpointsBeside counts what a memory has room for, by bytes, by units and by the limit.
 func TestCheckpointsBeside(t *testing.T) {
 	l := cache.Layout{BlockRows: 4, BlockBytes: 10, Rings: []cache.Ring{{Window: 7, BlockBytes: 6}}, SlotBytes: 30}

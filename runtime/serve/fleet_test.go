@@ -2,20 +2,26 @@ package serve
 
 import (
 	"container/list"
+	"context"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	prometheus "github.com/prometheus/common/model"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/batch"
 )
 
 // scrape reads the metrics of a server as a router of a fleet does.
@@ -56,6 +62,39 @@ func TestEndpointPickerMetrics(t *testing.T) {
 		require.NoError(t, err)
 		require.Positive(t, n, name)
 	}
+}
+
+// TestMetricsOfFullMemory: what waits for memory is told as waiting, though more answers may run at a time, and the
+// caches are told as full.
+func TestMetricsOfFullMemory(t *testing.T) {
+	s, step := slowly(t, 200, func(r *batch.Options) { r.Sequences, r.Budget, r.Prefix = 8, 3, 0 })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var asked sync.WaitGroup
+	for range 5 {
+		asked.Go(func() {
+			q, err := http.NewRequestWithContext(ctx, "POST", s.http.URL+chatPath, strings.NewReader(`{`+hello+`}`))
+			assert.NoError(t, err)
+			if r, err := s.http.Client().Do(q); err == nil {
+				r.Body.Close()
+			}
+		})
+	}
+	value := func(name string) float64 { return s.scrape()[name].Metric[0].GetGauge().GetValue() }
+	for s.runner().Active() < 5 {
+		runtime.Gosched()
+	}
+	for done := false; !done; {
+		step <- struct{}{}
+		st := s.runner().Stats()
+		done = st.Running+st.Waiting == 5 && st.Running > 0
+	}
+	require.Equal(t, 3.0, value("vllm:num_requests_running"))
+	require.Equal(t, 2.0, value("vllm:num_requests_waiting"))
+	require.Equal(t, 1.0, value("vllm:kv_cache_usage_perc"))
+	cancel()
+	close(step)
+	asked.Wait()
 }
 
 func labels(m *dto.Metric) map[string]string {

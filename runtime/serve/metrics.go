@@ -94,7 +94,8 @@ type models struct{ s *Server }
 var (
 	gaugeWaiting = description("vllm:num_requests_waiting", "Sequences that wait.")
 	gaugeRunning = description("vllm:num_requests_running", "Sequences that run.")
-	gaugeUsed    = description("vllm:kv_cache_usage_perc", "Share of the cache memory that running sequences hold.")
+	gaugeUsed    = description("vllm:kv_cache_usage_perc", "Share of the caches that running sequences hold: of "+
+		"bytes, blocks or slots, the largest.")
 	gaugeBytes   = description("etc_cache_bytes", "Bytes of caches.", "state")
 	gaugeLoaded  = description("etc_model_loaded", "Whether the model is in memory.")
 	countCalls   = description("etc_calls_total", "Calls of the program.")
@@ -133,10 +134,13 @@ func (c models) Collect(out chan<- prometheus.Metric) {
 		}
 		s := l.Runner.Stats()
 		running := min(l.Runner.Active(), l.Runner.Sequences())
+		if s.Waiting > 0 { // in the last call, for memory
+			running = min(running, s.Running)
+		}
 		send(gaugeLoaded, prometheus.GaugeValue, 1)
 		send(gaugeRunning, prometheus.GaugeValue, float64(running))
 		send(gaugeWaiting, prometheus.GaugeValue, float64(l.Runner.Active()-running))
-		send(gaugeUsed, prometheus.GaugeValue, float64(s.Used-s.Idle)/float64(max(s.Budget, 1)))
+		send(gaugeUsed, prometheus.GaugeValue, s.Pressure)
 		send(gaugeBytes, prometheus.GaugeValue, float64(s.Used-s.Idle), "running")
 		send(gaugeBytes, prometheus.GaugeValue, float64(s.Idle), "prefix")
 		send(gaugeBytes, prometheus.GaugeValue, float64(s.Budget), "budget")

@@ -144,9 +144,15 @@ func TestLargeBodies(t *testing.T) {
 
 // slow is a server whose model takes a step when it is told.
 func slow(t *testing.T, queue int) (*testServer, chan struct{}) {
+	return slowly(t, 100, func(r *batch.Options) { r.Sequences, r.Queue = 1, queue })
+}
+
+// slowly starts a server whose answers have so many words, and whose calls wait for a step each.
+func slowly(t *testing.T, words int, change func(r *batch.Options)) (*testServer, chan struct{}) {
 	step := make(chan struct{})
-	s := startServer(t, does(strings.Repeat("word ", 100)), func(_ *Options, x *scripted, r *batch.Options) {
-		x.step, r.Sequences, r.Queue = step, 1, queue
+	s := startServer(t, does(strings.Repeat("word ", words)), func(_ *Options, x *scripted, r *batch.Options) {
+		x.step = step
+		change(r)
 	})
 	ready := make(chan error, 1)
 	go func() { ready <- s.Ready(context.Background()) }()
