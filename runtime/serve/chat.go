@@ -234,6 +234,9 @@ func (a *chatAnswer) stream(ctx context.Context, w http.ResponseWriter, seen *ob
 		if a.usage {
 			m["usage"] = nil
 		}
+		if a.stored {
+			m["store"] = false
+		}
 		return m
 	}
 	one := func(i int, delta any, logprobs, reason any) error {

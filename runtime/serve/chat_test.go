@@ -252,6 +252,47 @@ func TestThoughtsAreBounded(t *testing.T) {
 	require.Equal(t, "Done.", at(t, o, "content", 1, "text"))
 }
 
+// TestHiddenThoughts: the model thinks, and its thoughts are left out; what displays are not known is refused.
+func TestHiddenThoughts(t *testing.T) {
+	s := startServer(t, does("I wonder.\n</think>\n\nDone."), nil)
+	body := func(display string) string {
+		return fmt.Sprintf(`{"max_tokens": 200, %s, "thinking": {"type": "enabled", "budget_tokens": 99, "display": %q}`,
+			hello, display)
+	}
+	for display, want := range map[string]string{"summarized": "I wonder.", "omitted": ""} {
+		o := s.object("/v1/messages", body(display)+`}`)
+		require.Equal(t, want, strings.TrimSpace(at(t, o, "content", 0, "thinking").(string)))
+		require.Equal(t, "Done.", at(t, o, "content", 1, "text"))
+		thought, text := "", ""
+		for _, e := range s.events("/v1/messages", body(display)+`, "stream": true}`) {
+			if e.name == "content_block_delta" {
+				d := e.data["delta"].(map[string]any)
+				more, _ := d["thinking"].(string)
+				thought += more
+				more, _ = d["text"].(string)
+				text += more
+			}
+		}
+		require.Equal(t, want, strings.TrimSpace(thought))
+		require.Equal(t, "Done.", text)
+	}
+	message, _ := s.refused(400, "/v1/messages", body("upside down")+`}`)
+	require.Contains(t, message, "thinking.display")
+}
+
+// TestNothingIsStored: every part of an answer says so where a request asks to store it.
+func TestNothingIsStored(t *testing.T) {
+	s := startServer(t, does("fine"), nil)
+	for path, body := range map[string]string{chatPath: hello, "/v1/completions": `"prompt": "Hi"`} {
+		require.NotContains(t, s.object(path, `{`+body+`}`), "store")
+		require.Equal(t, false, s.object(path, `{`+body+`, "store": true}`)["store"])
+		for _, e := range s.events(path, `{`+body+`, "store": true, "stream": true}`) {
+			require.True(t, e.name == "[DONE]" || e.data["store"] == false, e)
+		}
+	}
+	require.Equal(t, false, s.object("/v1/responses", `{"input": "Hi", "store": true}`)["store"])
+}
+
 // TestToolsThatMustBeCalled: required and named calls are calls, whatever the model would say, and of the schema.
 func TestToolsThatMustBeCalled(t *testing.T) {
 	for name, source := range map[string]string{"xml": qwenTemplate,

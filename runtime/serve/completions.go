@@ -58,7 +58,7 @@ func (s *Server) serveCompletions(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	a := &completion{id: newID("cmpl-"), created: time.Now().Unix(), model: modelName(r),
-		system: s.fingerprint, base: &base,
+		system: s.fingerprint, base: &base, stored: o.has("store"),
 		seen: s.observe(r)}
 	for _, p := range prompts {
 		j := base
@@ -119,6 +119,7 @@ func promptTokens(raw json.RawMessage, t *Text) ([]int, error) {
 type completion struct {
 	id, model, system string
 	created           int64
+	stored            bool // the request asks for it
 	base              *job
 	jobs              []*job
 	seen              *observer
@@ -177,6 +178,16 @@ func emptyLogprobs() *textLogprobs {
 	return &textLogprobs{[]int{}, []float32{}, []string{}, []map[string]float32{}}
 }
 
+// body returns an answer, or a part of one, without its usage.
+func (a *completion) body(choices []any) map[string]any {
+	m := map[string]any{"id": a.id, "object": "text_completion", "created": a.created, "model": a.model,
+		"system_fingerprint": a.system, "choices": choices}
+	if a.stored {
+		m["store"] = false
+	}
+	return m
+}
+
 func (a *completion) whole(ctx context.Context, w http.ResponseWriter) error {
 	n := len(a.jobs) * a.base.n
 	texts, ends, logprobs := make([]strings.Builder, n), make([]*finish, n), make([]*textLogprobs, n)
@@ -207,8 +218,9 @@ func (a *completion) whole(ctx context.Context, w http.ResponseWriter) error {
 		choices = append(choices, map[string]any{"index": i, "text": texts[i].String(), "logprobs": l,
 			"finish_reason": ends[i].reason})
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"id": a.id, "object": "text_completion", "created": a.created,
-		"model": a.model, "system_fingerprint": a.system, "choices": choices, "usage": a.total.chat()})
+	body := a.body(choices)
+	body["usage"] = a.total.chat()
+	writeJSON(w, http.StatusOK, body)
 	return nil
 }
 
@@ -216,8 +228,7 @@ func (a *completion) stream(ctx context.Context, w http.ResponseWriter) error {
 	out := &events{w: w}
 	lengths := make([]int, len(a.jobs)*a.base.n)
 	chunk := func(choices []any, u any) error {
-		m := map[string]any{"id": a.id, "object": "text_completion", "created": a.created, "model": a.model,
-			"system_fingerprint": a.system, "choices": choices}
+		m := a.body(choices)
 		if a.base.usage {
 			m["usage"] = u
 		}

@@ -178,6 +178,8 @@ type job struct {
 	oneCall bool
 	// budget bounds the tokens of thoughts; 0: no bound.
 	budget int
+	// hideThoughts leaves the texts of thoughts out of the answer.
+	hideThoughts bool
 	// text is the grammar of the text; nil: any.
 	text *constrain.Grammar
 }

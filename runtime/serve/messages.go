@@ -14,7 +14,8 @@ import (
 // messageParams is the table of /v1/messages.
 var messageParams = []param{
 	{name: "model", status: done, note: "default: the first file"},
-	{name: "messages", status: done, note: "text, tool_use, tool_result, thinking"},
+	{name: "messages", status: done,
+		note: "text, tool_use, tool_result, thinking; `is_error` of a result is not told to the model: say it in its text"},
 	{name: "system", status: done},
 	{name: "max_tokens", status: done, note: "has to be given, as in Anthropic's API"},
 	{name: "stream", status: done},
@@ -24,7 +25,8 @@ var messageParams = []param{
 	{name: "seed", status: done},
 	{name: "tools", status: done, note: "functions with an `input_schema`"},
 	{name: "tool_choice", status: done, note: "auto, any, tool, none; `disable_parallel_tool_use`"},
-	{name: "thinking", status: done, note: "enabled, disabled, adaptive; `budget_tokens` bounds the thoughts"},
+	{name: "thinking", status: done,
+		note: "enabled, disabled, adaptive; `budget_tokens` bounds the thoughts; `display` omitted leaves them out"},
 	{name: "metadata", status: accepted},
 	{name: "service_tier", status: accepted},
 	{name: "cache_control", status: accepted, note: "every prefix is cached; in blocks and tools too"},
@@ -117,6 +119,13 @@ func (o *object) thoughts(t *Text, c *conversation, j *job) {
 		Display *string `json:"display"`
 	}
 	o.get("thinking", &x)
+	switch {
+	case x.Display == nil || *x.Display == "summarized": // a local model's thoughts need no summary
+	case *x.Display == "omitted":
+		j.hideThoughts = true
+	default:
+		o.fail("thinking", "thinking.display: %q, want summarized or omitted", *x.Display)
+	}
 	think := x.Type == "enabled"
 	switch x.Type {
 	case "adaptive":
@@ -370,7 +379,11 @@ func (a *message) body() map[string]any {
 func (a *message) block(b *block) map[string]any {
 	switch b.kind {
 	case format.Reasoning:
-		return map[string]any{"type": "thinking", "thinking": b.text.String(), "signature": ""}
+		text := b.text.String()
+		if a.hideThoughts {
+			text = ""
+		}
+		return map[string]any{"type": "thinking", "thinking": text, "signature": ""}
 	case format.Call:
 		input := json.RawMessage(b.text.String())
 		if !json.Valid(input) {
@@ -439,6 +452,9 @@ func (a *message) piece(p piece) {
 	case format.Content:
 		delta = map[string]any{"type": "text_delta", "text": p.Text}
 	case format.Reasoning:
+		if a.hideThoughts {
+			return
+		}
 		delta = map[string]any{"type": "thinking_delta", "thinking": p.Text}
 	case format.Arguments:
 		delta = map[string]any{"type": "input_json_delta", "partial_json": p.Text}

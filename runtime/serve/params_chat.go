@@ -32,8 +32,7 @@ var acceptedParams = []param{
 var chatParams = join([]param{
 	{name: "model", status: done, note: "default: the first file"},
 	{name: "messages", status: done, note: "text only; `developer` is `system`; `reasoning_content` of the " +
-		"assistant's is " +
-		"given to the template"},
+		"assistant's and `name` are given to the template, which may not read them"},
 	{name: "stream", status: done},
 	{name: "stream_options", status: done, note: "`include_usage`"},
 	{name: "n", status: done, note: "1 to 64; choice j draws with a key split from (seed, j)"},
@@ -46,7 +45,8 @@ var chatParams = join([]param{
 		note: "text, json_object (with a `schema` or without), json_schema; docs/constraints.md says which schemas"},
 	{name: "grammar", status: done, note: "GBNF"},
 	{name: "regex", status: done, note: "RE2's syntax, of the whole text"},
-	{name: "tools", status: done, note: "functions"},
+	{name: "tools", status: done, note: "functions; only calls that `tool_choice` asks for are held to the parameters, " +
+		"with `strict` and without"},
 	{name: "tool_choice", status: done, note: "auto, none, required, or a function"},
 	{name: "parallel_tool_calls", status: done, note: "false ends the answer behind the first call"},
 	{name: "reasoning_effort", status: done,

@@ -19,7 +19,7 @@ var responseParams = join([]param{
 	{name: "stream_options", status: done, note: "`include_obfuscation` false"},
 	{name: "max_output_tokens", status: done},
 	{name: "text", status: done, note: "`format`: text, json_object, json_schema; `verbosity` medium"},
-	{name: "tools", status: done, note: "functions"},
+	{name: "tools", status: done, note: "functions, as for chats"},
 	{name: "tool_choice", status: done, note: "auto, none, required, or a function"},
 	{name: "parallel_tool_calls", status: done},
 	{name: "reasoning", status: done, note: "`effort`; `summary` auto"},
