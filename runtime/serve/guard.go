@@ -202,8 +202,8 @@ func (s *Server) admit(r *http.Request, like int) *apiError {
 	if like&open != 0 {
 		return nil
 	}
-	key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
+	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") { // schemes have no case (RFC 9110, 11.1)
 		key = r.Header.Get("X-Api-Key")
 	}
 	given, right := digest(key), 0
@@ -237,7 +237,7 @@ func (s *Server) admitLocal(r *http.Request) *apiError {
 	if err != nil || !strings.EqualFold(u.Host, r.Host) {
 		return &apiError{status: http.StatusForbidden, kind: kindForbidden,
 			message: "the request comes from a page of " + strconv.Quote(origin) +
-				"; set an API key to allow other pages"}
+				"; without API keys only the server's own page may ask"}
 	}
 	return nil
 }

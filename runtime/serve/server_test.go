@@ -107,8 +107,12 @@ func TestKeys(t *testing.T) {
 		require.Equal(t, want, code, key)
 		code, _ = s.get("/v1/models", "X-Api-Key", key)
 		require.Equal(t, want, code, key)
-		code, _ = s.get("/metrics", "Authorization", "Bearer "+key)
-		require.Equal(t, want, code, key)
+		for _, scheme := range []string{"Bearer ", "bearer "} {
+			code, _ = s.get("/metrics", "Authorization", scheme+key)
+			require.Equal(t, want, code, key)
+		}
+		code, _ = s.get("/metrics", "Authorization", "Basic "+key)
+		require.Equal(t, 401, code)
 	}
 	for _, path := range []string{"/health", "/ready"} {
 		code, _ := s.get(path)
