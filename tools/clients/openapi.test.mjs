@@ -67,7 +67,8 @@ async function stream(path, body) {
 
 const chats = {
   plain: {}, logprobs: { logprobs: true, top_logprobs: 2 }, two: { n: 2, max_tokens: 5 },
-  schema: { response_format: { type: 'json_object' }, max_tokens: 9 }, call: { tools, tool_choice: 'required', max_tokens: 100 },
+  schema: { response_format: { type: 'json_object' }, max_tokens: 9 },
+  thoughts: { chat_template_kwargs: { enable_thinking: true }, max_tokens: 30 }, call: { tools, tool_choice: 'required', max_tokens: 100 },
 };
 for (const [name, more] of Object.entries(chats)) {
   test(`chat: ${name}`, { skip: why }, async () => {
@@ -96,6 +97,7 @@ test('completions', { skip: why }, async () => {
 test('responses', { skip: why }, async () => {
   const flat = tools.map((t) => ({ type: 'function', strict: true, ...t.function }));
   for (const more of [{}, { max_output_tokens: 3 }, { top_logprobs: 2, include: ['message.output_text.logprobs'] },
+    { chat_template_kwargs: { enable_thinking: true }, max_output_tokens: 30 },
     { tools: flat, tool_choice: 'required', parallel_tool_calls: false, max_output_tokens: 100 }]) {
     const r = await post('/v1/responses', { input: 'What is the capital of France?', ...more });
     if (r.status === 400 && more.tools) continue; // a model without calls
