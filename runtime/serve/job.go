@@ -198,6 +198,7 @@ type finish struct {
 type update struct {
 	choice int
 	pieces []piece
+	cached int // tokens of the prompt
 	end    *finish
 	err    error
 }
@@ -310,14 +311,14 @@ func (j *job) follow(ctx context.Context, choice int, s *batch.Stream, news chan
 		if !ok {
 			break
 		}
-		if list := r.push(t); len(list) > 0 && !send(ctx, news, update{choice: choice, pieces: list}) {
+		if list := r.push(t); len(list) > 0 && !send(ctx, news, update{choice: choice, pieces: list, cached: s.Cached()}) {
 			return
 		}
 		if r.stop.Stopped() || j.oneCall && r.parser.Calls() > 0 {
 			break
 		}
 	}
-	u := update{choice: choice}
+	u := update{choice: choice, cached: s.Cached()}
 	end, err := s.End()
 	switch {
 	case err != nil:

@@ -330,13 +330,14 @@ type message struct {
 	id, model string
 	seen      *observer
 	blocks    blocks
+	cached    int // tokens of the prompt, known with the first part of the answer
 	end       *finish
 	out       *events
 	err       error
 }
 
 func (a *message) usageOf() usage {
-	u := usage{prompt: len(a.prompt)}
+	u := usage{prompt: len(a.prompt), cached: a.cached}
 	if a.end != nil {
 		u.cached, u.answer, u.thought = a.end.cached, a.end.count, a.end.thought
 	}
@@ -398,7 +399,7 @@ func (a *message) block(b *block) map[string]any {
 func (a *message) streamTo(ctx context.Context, w http.ResponseWriter) error {
 	a.out = &events{w: w}
 	err := a.run(ctx, func(u update) error {
-		if !a.out.begun {
+		if a.cached = u.cached; !a.out.begun {
 			a.send("message_start", map[string]any{"message": a.body()})
 		}
 		for _, p := range u.pieces {
