@@ -408,3 +408,39 @@ func TestUnreadAnswersAreCut(t *testing.T) {
 	defer mu.Unlock()
 	require.Contains(t, log.String(), "i/o timeout", "it was cut, not sent to its end")
 }
+
+// TestEndBesideAnUnreadAnswer: a client that reads nothing of its answer does not hold a server that is told to end: its
+// connection is closed when the time to drain is over.
+func TestEndBesideAnUnreadAnswer(t *testing.T) {
+	s := startServer(t, does(strings.Repeat("word ", 1500)), func(o *Options, _ *scripted, _ *batch.Options) {
+		o.WriteTime = time.Hour
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l, 0) }()
+	c, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(4096))
+	b := `{` + hello + `, "stream": true, "n": 8, "logprobs": true, "top_logprobs": 20}`
+	_, err = fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s",
+		len(b), b)
+	require.NoError(t, err)
+	answers := func() float64 { return s.scrape()["etc_calls_total"].Metric[0].GetCounter().GetValue() }
+	for last, same := -1.0, 0; same < 20; time.Sleep(10 * time.Millisecond) { // until nothing goes on: a write waits
+		if n := answers(); n == last && n > 10 {
+			same++
+		} else {
+			last, same = n, 0
+		}
+	}
+	stop()
+	select {
+	case err := <-served:
+		require.NoError(t, err)
+	case <-time.After(30 * time.Second):
+		require.Fail(t, "the server does not end")
+	}
+}

@@ -148,7 +148,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 	case err = <-failed:
 	case <-ctx.Done():
 	}
-	s.Drain(drain)
+	s.drain(drain, func() { h.Close() }) //nolint:errcheck // what it closes is of no use any more
 	end, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if shut := h.Shutdown(end); shut != nil {
@@ -158,7 +158,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 }
 
 // Drain refuses new requests and waits for the running ones, at most so long; the rest is cut.
-func (s *Server) Drain(most time.Duration) {
+func (s *Server) Drain(most time.Duration) { s.drain(most, func() {}) }
+
+// cutTime is how long requests that were cut may take to tell their clients.
+const cutTime = time.Second
+
+// drain is Drain. hangUp closes the connections of clients that do not read what they are told.
+func (s *Server) drain(most time.Duration, hangUp func()) {
 	s.mu.Lock()
 	s.draining.Store(true)
 	s.mu.Unlock()
@@ -168,8 +174,15 @@ func (s *Server) Drain(most time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-done:
+		return
 	case <-timer.C:
-		s.cut(errShutdown)
+	}
+	s.cut(errShutdown)
+	timer.Reset(cutTime)
+	select {
+	case <-done:
+	case <-timer.C:
+		hangUp()
 		<-done
 	}
 }
