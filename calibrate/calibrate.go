@@ -91,7 +91,8 @@ func Run(ctx context.Context, m *ir.Module, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &driver{ctx: ctx, module: m, options: o, store: s, plan: p, ledger: &ledger{}}
+	d := &driver{ctx: ctx, module: m, options: o, store: s, plan: p,
+		ledger: &ledger{bounded: o.MaxRAM > 0}}
 	if err := d.calibrate(); err != nil {
 		return nil, fmt.Errorf("calibration: %w", joinClose(err, s))
 	}

@@ -58,7 +58,8 @@ func Damage(ctx context.Context, m *ir.Module, o DamageOptions) (map[string]floa
 		}
 	}
 	d := &damage{DamageOptions: o, n: len(o.Windows)}
-	d.driver = &driver{ctx: ctx, module: m, options: Options{Progress: o.Progress}, plan: p, ledger: &ledger{}}
+	d.driver = &driver{ctx: ctx, module: m, options: Options{Progress: o.Progress}, plan: p,
+		ledger: &ledger{bounded: o.MaxRAM > 0}}
 	if err := d.measure(); err != nil {
 		return nil, fmt.Errorf("damage: %w", err)
 	}

@@ -1,10 +1,14 @@
 package calibrate
 
-import "sync"
+import (
+	"runtime"
+	"sync"
+)
 
 // ledger counts the bytes of the arrays that a calibration holds: those of values, moments and weights, and what the
 // operations need while they run. It is safe for concurrent use.
 type ledger struct {
+	bounded    bool // the memory of the process has a bound
 	mu         sync.Mutex
 	held, most int64
 }
@@ -15,6 +19,18 @@ func (l *ledger) take(n int64) {
 	defer l.mu.Unlock()
 	l.held += n
 	l.most = max(l.most, l.held)
+}
+
+// largeBytes is the size from which on arrays are allocated after the garbage was collected. The collector works while
+// the program goes on, too late for one of hundreds of megabytes.
+const largeBytes = 32 << 20
+
+// reserve is take before one array, or a few, of n bytes are allocated.
+func (l *ledger) reserve(n int64) {
+	if l.bounded && n >= largeBytes {
+		runtime.GC()
+	}
+	l.take(n)
 }
 
 // give counts n bytes that are held no longer.

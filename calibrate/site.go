@@ -186,7 +186,7 @@ func (d *driver) siteResults(s *stream, x *site, from []rows, windows []*window,
 
 // matrix makes a matrix of zeros, which the ledger counts.
 func (d *driver) matrix(rows, cols int) dot.Matrix {
-	d.ledger.take(floatBytes(rows * cols))
+	d.ledger.reserve(floatBytes(rows * cols))
 	return dot.Dense(make([]float32, rows*cols), rows, cols)
 }
 

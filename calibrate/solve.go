@@ -34,7 +34,7 @@ func (d *driver) solveLinear(x *site, open []*stored, c config) error {
 		}
 	}
 	held := quantize.SolverBytes(*w.scheme, w.cols, exact != nil)
-	d.ledger.take(held)
+	d.ledger.reserve(held)
 	defer d.ledger.give(held)
 	m, err := d.momentsOf(in, []*weight{w}, each)
 	if err != nil {
