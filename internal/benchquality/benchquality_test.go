@@ -5,6 +5,8 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +44,39 @@ func TestTable(t *testing.T) {
 	writeTable(&b, all)
 	require.Equal(t, len(all), strings.Count(b.String(), "| 64 |\n"))
 	require.Equal(t, 2, strings.Count(b.String(), "| 4w | 64 | minmax | 7.50 | 0.07692 | 1.00 |"))
+}
+
+// TestReadTable reads the tables that are printed, and draws the same picture of them.
+func TestReadTable(t *testing.T) {
+	var b bytes.Buffer
+	writeTable(&b, made())
+	read, err := readTable(strings.NewReader("# Head\n\n| form | of another table |\n| --- |\n| 1 |\n\n" + b.String()))
+	require.NoError(t, err)
+	require.Len(t, read, len(made()))
+	for i, r := range made() {
+		r.Commit, r.Reference = "", 0
+		require.InDelta(t, r.KL, read[i].KL, 1e-5)
+		read[i].KL = r.KL
+		require.Equal(t, r, read[i])
+	}
+	_, err = readTable(strings.NewReader("a\n\n" + tableHead + "\n| 4w | 64 | best |\n"))
+	require.ErrorContains(t, err, "line 4: 3 columns")
+}
+
+// TestPictureOfDocuments holds the picture of the documents to the tables there.
+func TestPictureOfDocuments(t *testing.T) {
+	f, err := os.Open("../../docs/notes/measured-quantization.md")
+	require.NoError(t, err)
+	defer f.Close()
+	results, err := readTable(f)
+	require.NoError(t, err)
+	require.Len(t, models(results), 2)
+	require.Len(t, results, 2*len(settings()))
+	want, err := os.ReadFile("../../docs/quality.svg")
+	require.NoError(t, err)
+	points := regexp.MustCompile("<title>.*?</title>") // places have a last digit that may depend on the processor
+	require.Equal(t, points.FindAllString(string(drawPicture(results)), -1), points.FindAllString(string(want), -1),
+		"go run ./internal/benchquality -from docs/notes/measured-quantization.md -picture docs/quality.svg")
 }
 
 // TestBits counts what is quantized alone.

@@ -3,7 +3,7 @@
 // For each checkpoint and each setting of the table (method, bits, group) it runs `etc export` and `etc eval --against`
 // on a text, and keeps divergence, perplexity, size, processor time and peak memory of the export in a file of JSON
 // lines, so that a table may be measured in parts. The table in Markdown goes to standard output; -picture writes one
-// of divergence against bits a weight.
+// of divergence against bits a weight, -from draws one of tables that were printed before.
 //
 // # Invariants
 //

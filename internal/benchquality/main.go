@@ -30,12 +30,16 @@ func run() error {
 	only := flag.String("only", "", "a part of the names of the settings that are measured")
 	table := flag.Bool("table", false, "only print the table of the results of this commit")
 	picture := flag.String("picture", "", "the SVG file to write")
+	from := flag.String("from", "", "a file with tables as this program prints them: only draw -picture of their rows")
 	commit := flag.String("commit", "", "what the results are of (default: git's HEAD)")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: benchquality [flags] NAME=CHECKPOINT...")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
+	if *from != "" {
+		return drawTables(*from, *picture)
+	}
 	if *commit == "" {
 		head, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
 		if err != nil {
@@ -62,4 +66,21 @@ func run() error {
 		return nil
 	}
 	return os.WriteFile(*picture, drawPicture(results), 0o644)
+}
+
+// drawTables draws the rows of the tables in a file.
+func drawTables(from, picture string) error {
+	f, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	results, err := readTable(f)
+	if err != nil {
+		return fmt.Errorf("%s, %w", from, err)
+	}
+	if len(results) == 0 || picture == "" {
+		return fmt.Errorf("%s: %d rows of tables; -picture names the file to draw them in", from, len(results))
+	}
+	return os.WriteFile(picture, drawPicture(results), 0o644)
 }

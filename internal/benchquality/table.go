@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // models returns the names in the results, in their order.
@@ -56,4 +58,68 @@ func writeTable(w io.Writer, results []result) {
 			fmt.Fprintf(w, "\nThe checkpoint's perplexity is %.3f.\n\n", base.Reference)
 		}
 	}
+}
+
+// tableHead is how the first line of a table begins.
+const tableHead = "| form | group | method |"
+
+// readTable reads the tables that writeTable has printed, among other text. The name of a model is the line with text
+// before its table. What the table does not have, or has rounded, is so in the results.
+func readTable(r io.Reader) (results []result, err error) {
+	var model, before string
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		line := lines.Text()
+		switch {
+		case strings.HasPrefix(line, tableHead):
+			model = before
+		case model == "" || strings.HasPrefix(line, "| ---"):
+		case strings.HasPrefix(line, "| "):
+			row, err := readRow(line)
+			if err != nil {
+				return nil, fmt.Errorf("line %d: %w", n, err)
+			}
+			row.Model = model
+			results = append(results, row)
+		default:
+			model = ""
+		}
+		if strings.TrimSpace(line) != "" {
+			before = line
+		}
+	}
+	return results, lines.Err()
+}
+
+// readRow reads a line of a table.
+func readRow(line string) (r result, err error) {
+	cells := strings.Split(strings.Trim(line, "| "), " | ")
+	const columns = 12
+	if len(cells) != columns {
+		return r, fmt.Errorf("%d columns, expected %d", len(cells), columns)
+	}
+	for i := range cells {
+		cells[i] = strings.TrimSuffix(strings.TrimSpace(cells[i]), " %")
+	}
+	r.Form, r.Method = cells[0], cells[2]
+	if cells[1] != "" {
+		if r.Group, err = strconv.Atoi(cells[1]); err != nil {
+			return r, err
+		}
+	}
+	for _, x := range []struct {
+		column int
+		to     *float64
+	}{{3, &r.Bits}, {4, &r.KL}, {6, &r.Median}, {7, &r.Top1}, {8, &r.Perplexity}, {10, &r.Seconds}} {
+		if *x.to, err = strconv.ParseFloat(cells[x.column], 64); err != nil {
+			return r, err
+		}
+	}
+	r.Top1 /= 100
+	if r.Bytes, err = strconv.ParseInt(cells[9], 10, 64); err != nil {
+		return r, err
+	}
+	r.Memory, err = strconv.ParseInt(cells[11], 10, 64)
+	r.Memory <<= 20
+	return r, err
 }
