@@ -210,6 +210,16 @@ func TestDamageMemory(t *testing.T) {
 	require.NoDirExists(t, o.Dir)
 	o.MaxRAM, err = calibrate.DamageMemory(m, o)
 	require.NoError(t, err)
+	one := o
+	one.Scheme = func(name string, cols int) *quantize.Scheme {
+		if name == "layers.0.mlp.down_proj.weight" {
+			return best
+		}
+		return nil
+	}
+	need, err := calibrate.DamageMemory(m, one)
+	require.NoError(t, err)
+	require.Equal(t, need, o.MaxRAM, "what the variants have lies on disk")
 	got, err := calibrate.Damage(context.Background(), m, o)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
