@@ -66,8 +66,8 @@ func TestMemoryBound(t *testing.T) {
 						r, err := calibrate.Run(context.Background(), prepared(t, name), o)
 						require.NoError(t, err)
 						planned, held := r.Bytes()
-						t.Logf("%d workers, bound %d: planned %d, held %d, %d values on disk", jobs, limit, planned, held,
-							r.OnDisk())
+						t.Logf("%d workers, bound %d: planned %d, held %d, %d values on disk", jobs, limit,
+							planned, held, r.OnDisk())
 						require.LessOrEqual(t, held, planned)
 						require.Positive(t, held)
 						if limit > 0 {
@@ -135,7 +135,7 @@ func TestMemoryHeld(t *testing.T) {
 }
 
 // TestMemoryGrows pins what the smallest bound depends on: not on the length of the text, but for what is known of each
-// token, and not on the number of layers.
+// token.
 func TestMemoryGrows(t *testing.T) {
 	m := prepared(t, "qwen35moe-chat")
 	need := func(windows, jobs int, method quantize.Method) int64 {

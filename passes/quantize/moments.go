@@ -97,7 +97,8 @@ func (m *Moments) addBlock(t dot.Matrix, first int) {
 		}
 		return
 	}
-	addProducts(m.sums.Part(first, 0, rows, first+rows), t.Part(first, 0, rows, t.Cols), t.Part(0, 0, first+rows, t.Cols))
+	addProducts(m.sums.Part(first, 0, rows, first+rows), t.Part(first, 0, rows, t.Cols),
+		t.Part(0, 0, first+rows, t.Cols))
 }
 
 // addProducts adds a·bᵀ to sums, some columns at a time.

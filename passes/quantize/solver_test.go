@@ -160,6 +160,58 @@ func TestMoments(t *testing.T) {
 	require.Zero(t, other.Rows())
 }
 
+// TestDiagonalMoments holds moments of which only the diagonal is known to whole ones, and a sum that comes in parts to
+// one that comes at once.
+func TestDiagonalMoments(t *testing.T) {
+	const rows, cols = 2*MomentRows + 77, 160
+	x := correlated(rows, cols, 5)
+	whole, parts, diagonal := NewMoments(cols), NewMoments(cols), NewDiagonalMoments(cols)
+	whole.Add(x, rows, backwards)
+	diagonal.Add(x, rows, backwards)
+	for first := 0; first < rows; first += MomentRows {
+		n := min(MomentRows, rows-first)
+		parts.Add(x[first*cols:(first+n)*cols], n, serially)
+	}
+	require.Equal(t, whole.sums.Values, parts.sums.Values)
+	for i := range cols {
+		require.Equal(t, *whole.at(i), *diagonal.at(i))
+	}
+	require.Equal(t, whole.Mean(), diagonal.Mean())
+	diagonal.AddScaled(whole, 0.5)
+	parts.AddScaled(whole, 0.5)
+	diagonal.AddIdentity(3)
+	parts.AddIdentity(3)
+	for i := range cols {
+		require.Equal(t, *parts.at(i), *diagonal.at(i))
+	}
+	w := normal(3*cols, 1)
+	var results [2]Result
+	for i, m := range []*Moments{parts, diagonal} {
+		v, err := NewSolver(m, Scheme{Method: Weighted, Bits: 4, GroupSize: 32}, serially)
+		require.NoError(t, err)
+		require.NoError(t, v.Quantize(&results[i], w, 3))
+	}
+	require.Equal(t, results[0], results[1])
+	_, err := NewSolver(NewDiagonalMoments(cols), Scheme{Method: GPTQ, Bits: 4, GroupSize: 32}, serially)
+	require.Error(t, err)
+	diagonal.AddIdentity(1)
+	_, err = NewSolver(diagonal, Scheme{Method: GPTQ, Bits: 4, GroupSize: 32}, serially)
+	require.ErrorContains(t, err, "needs all moments")
+}
+
+// TestSolverBytes pins the order of what a solver is reckoned with: the sums, the factor and the drift of K inputs.
+func TestSolverBytes(t *testing.T) {
+	const cols = 8192
+	square := int64(4 * cols * cols)
+	of := func(m Method, follows bool) float64 {
+		return float64(SolverBytes(Scheme{Method: m, Bits: 4, GroupSize: 64}, cols, follows)) / float64(square)
+	}
+	require.Less(t, of(Weighted, false), 0.1)
+	require.InDelta(t, 1, of(GPTQ, false), 0.1)
+	require.InDelta(t, 2, of(Learned, false), 0.1)
+	require.InDelta(t, 3, of(Learned, true), 0.15)
+}
+
 // TestFactor multiplies the decomposition out.
 func TestFactor(t *testing.T) {
 	const n = 83
