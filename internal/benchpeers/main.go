@@ -33,7 +33,9 @@ func run() error {
 	flag.StringVar(&p.etc, "etc", filepath.Join("bin", "etc"), "the program etc")
 	flag.StringVar(&p.llama, "llama-bench", "", "a llama-bench that is built, instead of building one")
 	names := flag.String("models", "qwen4,gemma6",
-		"names with the number of layers: qwen4|8|12, gemma6|12, qwen-dense4|8, qwen-next4, gemma-moe6|12")
+		"names with the number of layers: qwen4|8|12|40, gemma6|12|60, qwen-dense4|8|64, qwen-next4|16, "+
+			"gemma-moe6|12|30")
+	flag.StringVar(&p.device, "device", "cpu", "cpu, or cuda for a GPU, which holds all layers of both programs")
 	threads := flag.String("threads", "1,2,4", "numbers of threads")
 	depths := flag.String("depths", "0", "tokens in the context before a measurement")
 	var n plan
@@ -42,6 +44,7 @@ func run() error {
 	flag.IntVar(&n.rounds, "rounds", 3, "how often each program runs")
 	flag.IntVar(&n.repetitions, "r", 2, "measurements of a run")
 	busy := flag.Int("busy", 0, "busy processes beside")
+	files := flag.Bool("files", false, "only make the files of the models that are not there")
 	only := flag.Bool("table", false, "only print the table of the results of this commit")
 	var o served
 	flag.StringVar(&o.concurrent, "serve", "",
@@ -57,6 +60,9 @@ func run() error {
 	}
 	if p.etc, err = filepath.Abs(p.etc); err != nil {
 		return err
+	}
+	if *files {
+		return p.makeFiles(*names, o.concurrent != "")
 	}
 	if o.concurrent != "" {
 		o.prompt, o.generate, o.rounds = n.prompt, n.generate, n.rounds
@@ -89,6 +95,24 @@ func run() error {
 	return nil
 }
 
+// makeFiles makes the files of models, those of servers or of the others.
+func (p *peers) makeFiles(names string, served bool) error {
+	for name := range strings.SplitSeq(names, ",") {
+		m, ok := models()[name]
+		if !ok {
+			return fmt.Errorf("-models: there is no %q", name)
+		}
+		of := p.files
+		if served {
+			of = p.serveFiles
+		}
+		if _, _, err := of(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // measureAll measures every combination of a list of models, numbers of threads and depths.
 func (p *peers) measureAll(path, commit, names, threads, depths string, busy int, n plan) error {
 	if err := p.build(); err != nil {
@@ -102,6 +126,9 @@ func (p *peers) measureAll(path, commit, names, threads, depths string, busy int
 		for _, t := range strings.Split(threads, ",") {
 			for _, d := range strings.Split(depths, ",") {
 				s := setting{Model: name, Busy: busy}
+				if p.onGPU() {
+					s.Device = p.device
+				}
 				var err error
 				if s.Threads, err = strconv.Atoi(t); err != nil || s.Threads < 1 {
 					return fmt.Errorf("-threads: %q is no number of threads", t)

@@ -19,8 +19,9 @@ type setting struct {
 	Model   string `json:"model"`
 	Threads int    `json:"threads"`
 	Depth   int    `json:"depth"`
-	Busy    int    `json:"busy"` // processes that do nothing but keep a core busy
-	Test    string `json:"test"` // pp512, tg64
+	Busy    int    `json:"busy"`             // processes that do nothing but keep a core busy
+	Test    string `json:"test"`             // pp512, tg64
+	Device  string `json:"device,omitempty"` // empty: cpu
 }
 
 // result are the figures of one setting, in tokens per second; a line of results.jsonl.
@@ -63,7 +64,7 @@ func (p *peers) compare(m model, s setting, n plan) ([]result, error) {
 	defer stop()
 	var reads []float64
 	for range n.rounds {
-		if s.Busy == 0 {
+		if s.Busy == 0 && !p.onGPU() {
 			reads = append(reads, readSpeed(s.Threads))
 		}
 		speeds, err := p.alone(s, func() (samples, *exec.Cmd, error) { return p.runLlama(ggufPath, s, n) })
@@ -164,7 +165,11 @@ func arguments(s setting, n plan) []string {
 
 // runLlama returns what llama-bench says.
 func (p *peers) runLlama(path string, s setting, n plan) (samples, *exec.Cmd, error) {
-	text, c, err := p.output(p.llama, append(arguments(s, n), "-m", path, "-o", "json")...)
+	args := append(arguments(s, n), "-m", path, "-o", "json")
+	if p.onGPU() {
+		args = append(args, "-ngl", "99", "-fa", "1")
+	}
+	text, c, err := p.output(p.llama, args...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -190,7 +195,7 @@ func (p *peers) runLlama(path string, s setting, n plan) (samples, *exec.Cmd, er
 func (p *peers) runEtc(path string, s setting, n plan) (samples, *exec.Cmd, error) {
 	args := arguments(s, n)
 	args[0] = "--threads"
-	text, c, err := p.output(p.etc, append([]string{"bench", path, "--device", "cpu", "--json"}, args...)...)
+	text, c, err := p.output(p.etc, append([]string{"bench", path, "--device", p.device, "--json"}, args...)...)
 	if err != nil {
 		return nil, nil, err
 	}

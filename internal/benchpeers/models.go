@@ -22,11 +22,11 @@ func models() map[string]model {
 				fmt.Sprintf("%s, %d layers", label, n), synthetic, n, gguf}
 		}
 	}
-	add("qwen", "Qwen3.5-35B-A3B", "qwen35moe-35b", qwen35MoE.gguf, 4, 8, 12)
-	add("gemma", "Gemma4-31B", "gemma4-31b", gemma31B.gguf, 6, 12)
-	add("qwen-dense", "Qwen3.5-27B", "qwen35-27b", qwen35Dense.gguf, 4, 8)
-	add("qwen-next", "Qwen3-Next-80B-A3B", "qwen3next-80b", qwen3Next.gguf, 4)
-	add("gemma-moe", "Gemma4-26B-A4B", "gemma4-26b", gemma26B.gguf, 6, 12)
+	add("qwen", "Qwen3.5-35B-A3B", "qwen35moe-35b", qwen35MoE.gguf, 4, 8, 12, 40)
+	add("gemma", "Gemma4-31B", "gemma4-31b", gemma31B.gguf, 6, 12, 60)
+	add("qwen-dense", "Qwen3.5-27B", "qwen35-27b", qwen35Dense.gguf, 4, 8, 64)
+	add("qwen-next", "Qwen3-Next-80B-A3B", "qwen3next-80b", qwen3Next.gguf, 4, 16)
+	add("gemma-moe", "Gemma4-26B-A4B", "gemma4-26b", gemma26B.gguf, 6, 12, 30)
 	return all
 }
 

@@ -19,7 +19,9 @@ type peers struct {
 	dir   string
 	etc   string // the program
 	llama string // llama-bench
-	log   io.Writer
+	// device is cpu, or cuda: a GPU.
+	device string
+	log    io.Writer
 }
 
 // command runs a program, whose output goes to the log.
@@ -66,6 +68,9 @@ func (p *peers) build() error {
 	}
 	options := []string{"-S", source, "-B", filepath.Join(p.dir, "build"),
 		"-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON"}
+	if p.onGPU() {
+		options = append(options, "-DGGML_CUDA=ON")
+	}
 	for _, off := range []string{"LLAMA_CURL", "LLAMA_BUILD_SERVER", "LLAMA_OPENSSL", "LLAMA_BUILD_TESTS",
 		"LLAMA_BUILD_EXAMPLES"} {
 		options = append(options, "-D"+off+"=OFF")
@@ -75,6 +80,9 @@ func (p *peers) build() error {
 	}
 	return p.command(p.dir, "cmake", "--build", "build", "--target", "llama-bench", "-j", fmt.Sprint(runtime.NumCPU()))
 }
+
+// onGPU reports whether a GPU is measured.
+func (p *peers) onGPU() bool { return p.device != "cpu" }
 
 // mendTileConfig works around a bug of gcc 12: it takes ldtilecfg to read only 8 bytes, and drops most stores of the
 // configuration of AMX tiles. Without this llama.cpp ends with an illegal instruction.
@@ -109,7 +117,10 @@ func (p *peers) files(m model) (pte, ggufPath string, err error) {
 		"1", "-o", checkpoint); err != nil {
 		return "", "", err
 	}
-	return pte, ggufPath, p.command(p.dir, p.etc, "export", checkpoint, "--qlinear", "4w", "--group-size", "64",
-		"--quant-method", "minmax",
-		"--max-seq-len", "20480", "-o", pte)
+	args := []string{"export", checkpoint, "--qlinear", "4w", "--group-size", "64", "--quant-method", "minmax",
+		"--max-seq-len", "20480", "-o", pte}
+	if p.onGPU() {
+		args = append(args, "--sample") // logits of a program without a sampler go to the host
+	}
+	return pte, ggufPath, p.command(p.dir, p.etc, args...)
 }

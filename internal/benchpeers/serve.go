@@ -235,13 +235,17 @@ func (p *peers) startBoth(m model, threads string, kinds []servedKind) ([]*serve
 		}
 		most = max(most, n)
 	}
-	ours, err := p.start("etc", "/ready", p.etc, "serve", pte, "--device", "cpu", "--threads", threads,
+	ours, err := p.start("etc", "/ready", p.etc, "serve", pte, "--device", p.device, "--threads", threads,
 		"--max-concurrent", fmt.Sprint(most), "--cache-memory", fmt.Sprint(prefixMemory, "MiB"))
 	if err != nil {
 		return nil, err
 	}
-	theirs, err := p.start("llama.cpp", "/health", llama, "-m", ggufPath, "-t", threads, "-np", fmt.Sprint(most), "-c",
-		fmt.Sprint(most*servedContext), "--cache-ram", fmt.Sprint(prefixMemory))
+	args := []string{"-m", ggufPath, "-t", threads, "-np", fmt.Sprint(most), "-c", fmt.Sprint(most * servedContext),
+		"--cache-ram", fmt.Sprint(prefixMemory)}
+	if p.onGPU() {
+		args = append(args, "-ngl", "99", "-fa", "on")
+	}
+	theirs, err := p.start("llama.cpp", "/health", llama, args...)
 	if err != nil {
 		return []*server{ours}, err
 	}

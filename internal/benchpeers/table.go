@@ -80,6 +80,9 @@ func writeTable(w io.Writer, results []result) {
 		if r.Depth > 0 {
 			test += fmt.Sprintf(" @ d%d", r.Depth)
 		}
+		if r.Device != "" {
+			test += " on " + r.Device
+		}
 		if r.Busy > 0 {
 			test += fmt.Sprintf(", %d cores busy", r.Busy)
 		}
