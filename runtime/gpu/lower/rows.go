@@ -73,8 +73,8 @@ func (t *Target) BlockAttention(a kernels.BlockAttention, rows int) (kernels.Blo
 }
 
 // mostLast is the largest number of rows of which the last threadgroups to finish merge what the others have computed.
-// For more rows a kernel of its own, all of whose threadgroups merge, takes a small part of a call.
-const mostLast = 128
+// For more rows a kernel of its own, all of whose threadgroups merge, takes a small part of a call and is no slower.
+const mostLast = 32
 
 // RowsByTiles returns the launch of rows_attention that works in tiles.
 func RowsByTiles(a kernels.BlockAttention, target kernels.Target, rows int) (kernels.Launch, error) {
