@@ -100,6 +100,7 @@ func (x *instance) bindEntry(entry int, shapes [][]int) (*boundPlan, error) {
 
 // memory allocates all memory of the plan except for the arena.
 func (b *binder) memory() (err error) {
+	b.plan.uniforms.arrange()
 	b.placeResults()
 	b.place()
 	if b.plan.size > maxArena {

@@ -19,6 +19,7 @@ import (
 type uniforms struct {
 	slots   []*slot
 	size    int // bytes
+	few     int // bytes that nearly every call changes; the tables behind them change little
 	uploads []upload
 	pairs   map[pair]*slot
 	content []byte
@@ -214,8 +215,28 @@ func (w *uniforms) fill() error {
 	return nil
 }
 
+// smallUniform is the size in bytes up to which a uniform is written with its neighbours, whether it has changed or not.
+const smallUniform = 1024
+
+// arrange puts small uniforms before large ones, so that few writes bring what a call changes.
+func (w *uniforms) arrange() {
+	w.size = 0
+	place := func(small bool) {
+		for _, s := range w.slots {
+			if s.Size <= smallUniform == small {
+				s.Offset = w.size
+				w.size = (w.size + s.Size + alignment - 1) &^ (alignment - 1)
+			}
+		}
+	}
+	place(true)
+	w.few = w.size
+	place(false)
+}
+
 // bring writes those parts of a large uniform buffer that have changed since the last call: block tables are large and
-// change little. Short writes do not make the host wait for the device.
+// change little. The small ones before them are written as one part, since each write takes a copy of its own on the
+// device. Short writes do not make the host wait for the device.
 func (w *uniforms) bring(write func(at int, p []byte) error) error {
 	content, sent := w.content[:w.size], w.sent
 	w.sent = nil // stays nil unless everything is written
@@ -226,7 +247,16 @@ func (w *uniforms) bring(write func(at int, p []byte) error) error {
 		w.sent = bytes.Clone(content)
 		return nil
 	}
-	for at := 0; at < len(content); {
+	if few := content[:w.few]; !bytes.Equal(few, sent[:w.few]) {
+		for at := 0; at < len(few); at += device.MaxPlaced {
+			end := min(at+device.MaxPlaced, len(few))
+			if err := write(at, few[at:end]); err != nil {
+				return err
+			}
+		}
+		copy(sent, few)
+	}
+	for at := w.few; at < len(content); {
 		end := min(at+alignment, len(content))
 		if bytes.Equal(content[at:end], sent[at:end]) {
 			at = end

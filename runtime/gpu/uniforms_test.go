@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // TestWordsThatChange: what is in the buffer is what a call has, however little was written; behind an error all is.
@@ -71,4 +72,42 @@ func TestEncodeChanged(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSmallUniformsFirst: small uniforms lie before large ones, each in the words of its own, and what changes among
+// them is one write.
+func TestSmallUniformsFirst(t *testing.T) {
+	t.Parallel()
+	w := uniforms{}
+	for _, size := range []int{8, 5000, 40, smallUniform, 3000, 4} {
+		w.slots = append(w.slots, &slot{Slot: plan.Slot{Size: size}})
+	}
+	w.arrange()
+	require.Equal(t, 3*alignment+smallUniform, w.few)
+	for i, s := range w.slots {
+		require.Equal(t, s.Size <= smallUniform, s.Offset < w.few, "uniform %d", i)
+		require.Zero(t, s.Offset%alignment)
+		require.LessOrEqual(t, s.Offset+s.Size, w.size)
+		for _, o := range w.slots[:i] {
+			require.True(t, o.Offset+o.Size <= s.Offset || s.Offset+s.Size <= o.Offset, "uniform %d", i)
+		}
+	}
+	w.content = make([]byte, w.size)
+	memory, writes := make([]byte, w.size), 0
+	bring := func() {
+		writes = 0
+		require.NoError(t, w.bring(func(at int, p []byte) error { writes++; copy(memory[at:], p); return nil }))
+		require.Equal(t, w.content, memory)
+	}
+	bring()
+	for _, i := range []int{0, 2, 5} {
+		w.content[w.slots[i].Offset]++
+	}
+	bring()
+	require.Equal(t, 1, writes)
+	w.content[w.slots[4].Offset+2999]++
+	bring()
+	require.Equal(t, 1, writes)
+	bring()
+	require.Zero(t, writes)
 }
