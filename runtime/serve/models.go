@@ -48,7 +48,9 @@ type model struct {
 	File
 	loaded  *Loaded
 	users   int           // requests that have it
-	waiting int           // requests that wait until it is loaded
+	waiting int           // requests that wait for it
+	since   time.Time     // when the first of them found no room for it; zero: none did
+	owed    int           // how many of them waited when it was loaded and have not got it yet
 	used    time.Time     // when the last one came or left
 	loading chan struct{} // closed when it is loaded, or could not be; nil: nobody loads it
 	err     error         // of the last attempt
@@ -59,12 +61,14 @@ type pool struct {
 	mu     sync.Mutex
 	models []*model
 	budget int64 // bytes; 0: all files fit
-	freed  chan struct{}
-	closed bool
+	// patience is how long a model may lack room while others that are loaded get new requests.
+	patience time.Duration
+	freed    chan struct{}
+	closed   bool
 }
 
 func newPool(files []File, budget int64) (*pool, error) {
-	p := &pool{budget: budget, freed: make(chan struct{})}
+	p := &pool{budget: budget, freed: make(chan struct{}), patience: 10 * time.Second}
 	for _, f := range files {
 		if slices.ContainsFunc(p.models, func(m *model) bool { return m.Name == f.Name }) {
 			return nil, fmt.Errorf("two files have the name %q, by which requests tell them apart", f.Name)
@@ -93,55 +97,91 @@ func (p *pool) find(name string) (*model, error) {
 }
 
 // acquire loads a model where it is not, and keeps it in memory until release. The error is [batch.ErrFull] where as many
-// requests wait for it as may.
+// requests wait for it as may. Requests for a model that is in use all the time would leave no room for others, so they wait
+// too once another one has lacked room for long.
 func (p *pool) acquire(ctx context.Context, name string) (*Loaded, func(), error) {
 	m, err := p.find(name)
 	if err != nil {
 		return nil, nil, err
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waits := false
+	defer func() {
+		if waits {
+			p.leave(m)
+		}
+	}()
 	for {
-		p.mu.Lock()
 		if p.closed {
-			p.mu.Unlock()
 			return nil, nil, batch.ErrClosed
 		}
-		if m.loaded != nil {
+		starving := p.starving(m)
+		if m.loaded != nil && !starving {
 			m.users++
 			m.used = time.Now()
-			p.mu.Unlock()
 			return m.loaded, func() { p.release(m) }, nil
 		}
-		if m.Waiting > 0 && m.waiting >= m.Waiting {
-			p.mu.Unlock()
-			return nil, nil, batch.ErrFull
-		}
-		wait := m.loading
-		if wait == nil {
-			if victims, ok := p.room(m); ok {
-				m.loading, m.err = make(chan struct{}), nil
-				wait = m.loading
-				go p.load(m, victims)
-			} else {
-				wait = p.freed
+		if !waits {
+			if m.Waiting > 0 && m.waiting >= m.Waiting {
+				return nil, nil, batch.ErrFull
 			}
+			m.waiting++
+			waits = true
 		}
-		m.waiting++
+		if m.loading == nil && !starving {
+			p.begin(m)
+		}
+		wait, loads := p.freed, m.loading != nil
+		if loads {
+			wait = m.loading
+		}
 		p.mu.Unlock()
 		select {
 		case <-wait:
 		case <-ctx.Done():
 		}
 		p.mu.Lock()
-		m.waiting--
-		err := m.err
-		p.mu.Unlock()
-		if ctx.Err() != nil {
-			return nil, nil, ctx.Err()
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
 		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", m.Name, err)
+		if loads && m.err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", m.Name, m.err)
 		}
 	}
+}
+
+// leave takes a request out of those that wait for a model.
+func (p *pool) leave(m *model) {
+	m.owed = max(0, m.owed-1)
+	if m.waiting--; m.waiting == 0 {
+		m.since = time.Time{}
+	}
+	if m.users == 0 { // it left without it: others may go on, or take its room
+		p.signal()
+	}
+}
+
+// starving reports whether another model has lacked room for long, and longer than m. A model that was just loaded
+// first serves those for whom it was.
+func (p *pool) starving(m *model) bool {
+	return m.owed == 0 && slices.ContainsFunc(p.models, func(x *model) bool {
+		return x != m && !x.since.IsZero() && time.Since(x.since) >= p.patience &&
+			(m.since.IsZero() || x.since.Before(m.since))
+	})
+}
+
+// begin begins to load a model, if there is room for it.
+func (p *pool) begin(m *model) {
+	victims, ok := p.room(m)
+	if !ok {
+		if m.since.IsZero() {
+			m.since = time.Now()
+		}
+		return
+	}
+	m.loading, m.err, m.since = make(chan struct{}), nil, time.Time{}
+	go p.load(m, victims)
 }
 
 // room takes models out of the list of loaded ones until m fits; false while those that are in use take too much.
@@ -151,7 +191,7 @@ func (p *pool) room(m *model) (victims []*Loaded, ok bool) {
 	for _, x := range p.models {
 		if x.loaded != nil || x.loading != nil {
 			need += x.Memory
-			if x.loaded != nil && x.users == 0 {
+			if x.loaded != nil && x.users == 0 && x.owed == 0 {
 				idle = append(idle, x)
 			}
 		}
@@ -190,7 +230,7 @@ func (p *pool) load(m *model, victims []*Loaded) {
 	defer p.mu.Unlock()
 	m.err = err
 	if err == nil {
-		m.loaded, m.used = l, time.Now()
+		m.loaded, m.used, m.owed = l, time.Now(), m.waiting
 	}
 	close(m.loading)
 	m.loading = nil

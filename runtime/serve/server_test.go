@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/runtime/batch"
@@ -330,6 +331,98 @@ func TestModelsShareMemory(t *testing.T) {
 		list = append(list, func() { ask("a") }, func() { ask("b") }, func() { ask("c") })
 	}
 	together(list...)
+}
+
+// impatientPool is that of a server with some models of 10 bytes each, of which none waits for others that are used.
+func impatientPool(t *testing.T, memory int64, names ...string) *pool {
+	t.Helper()
+	s := startServer(t, does("x"), func(o *Options, _ *scripted, r *batch.Options) {
+		o.Memory, o.Files = memory, nil
+		for _, name := range names {
+			o.Files = append(o.Files, File{Name: name, Memory: 10, Load: func() (*Loaded, error) {
+				y := &scripted{t: t, text: testText(t), answer: does("x"), states: map[int32]*scriptedState{}}
+				run, err := batch.New(y, *r)
+				return &Loaded{Runner: run, Text: y.text}, err
+			}})
+		}
+	})
+	s.pool.patience = 0
+	return s.pool
+}
+
+// TestModelsTakeTurns: whoever wants models with room for one or two of three, and gives up or not, all come to an end.
+func TestModelsTakeTurns(t *testing.T) {
+	for _, memory := range []int64{10, 25} {
+		p := impatientPool(t, memory, "a", "b", "c")
+		var list []func()
+		for i := range 60 {
+			list = append(list, func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if i%3 == 0 {
+					go func() {
+						for range 50 * i {
+							runtime.Gosched()
+						}
+						cancel()
+					}()
+				}
+				l, release, err := p.acquire(ctx, string(rune('a'+i%7%3)))
+				if err != nil {
+					assert.ErrorIs(t, err, context.Canceled)
+					return
+				}
+				assert.NotNil(t, l)
+				runtime.Gosched()
+				release()
+			})
+		}
+		together(list...)
+		for _, m := range p.models {
+			require.Zero(t, m.users+m.waiting, m.Name)
+			require.Zero(t, m.since, m.Name)
+		}
+	}
+}
+
+// TestNoModelStarves: while a model that is in use gets requests, another one that has no room beside it is loaded
+// nevertheless: the new requests wait until then. If nobody wants the other one any more, they go on at once.
+func TestNoModelStarves(t *testing.T) {
+	p := impatientPool(t, 15, "a", "b")
+	acquire := func(ctx context.Context, name string) chan func() {
+		given := make(chan func(), 1)
+		go func() {
+			if _, release, err := p.acquire(ctx, name); err == nil {
+				given <- release
+			}
+		}()
+		return given
+	}
+	waits := func(name string) {
+		for waiting := false; !waiting; runtime.Gosched() {
+			m, _ := p.find(name)
+			p.mu.Lock()
+			waiting = m.waiting > 0
+			p.mu.Unlock()
+		}
+	}
+	first := <-acquire(t.Context(), "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	acquire(ctx, "b")
+	waits("b")
+	second := acquire(t.Context(), "a")
+	waits("a")
+	cancel() // b is not wanted any more
+	(<-second)()
+	other := acquire(t.Context(), "b")
+	waits("b")
+	third := acquire(t.Context(), "a")
+	waits("a")
+	first()
+	release := <-other // b before the third of a
+	require.Empty(t, third)
+	release()
+	(<-third)()
 }
 
 // TestFileThatNeverFits: a file that does not fit beside nothing is refused when the server is made, not waited for.
