@@ -121,8 +121,9 @@ func (f Fit) Budget(answers, drafts int, available int64) (int64, error) {
 	return 2 * state, f.Check(available)
 }
 
-// Checkpoints returns the distance in positions between spare checkpoints (batch.Options.Checkpoints), 0: none. Programs
-// that run one sequence at a time have none, since each is a copy of a whole state, caches of attention included.
+// Checkpoints returns the distance in positions between spare checkpoints (batch.Options.Checkpoints), 0: none.
+// Programs that run one sequence at a time have none, since each is a copy of a whole state, caches of attention
+// included.
 func Checkpoints(l batch.Limits) int {
 	if l.OneByOne {
 		return 0

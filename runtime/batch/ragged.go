@@ -219,8 +219,8 @@ func WithDrafts(l cache.Layout, length, rows, drafts int) cache.Demand {
 
 // units divides a budget among the pools. Slots and the blocks of windows do not grow with the context. They get what
 // twice as many sequences as a call has need, including verified drafts and checkpoints, but at most half of the
-// budget, or where the sequences of a call need more, as much as one whole context leaves; full attention gets the rest.
-// Without a budget, full attention gets the whole context of each sequence; with o.Positions each pool gets what
+// budget, or where the sequences of a call need more, as much as one whole context leaves; full attention gets the
+// rest. Without a budget, full attention gets the whole context of each sequence; with o.Positions each pool gets what
 // sequences of that length need.
 func units(l cache.Layout, o RaggedOptions, positions int) (cache.Demand, error) {
 	if o.Positions > 0 && o.Budget == 0 {

@@ -130,8 +130,8 @@ func (p *Prefix) check(f func(Pool, int32)) error {
 		return err
 	}
 	if nodes != p.nodes.Len() || marks-spare != p.marks.Len() || spare != p.spare.Len() || spare > p.most {
-		return fmt.Errorf("prefix tree: %d nodes, %d checkpoints and %d spare ones; listed are %d, %d and %d, at most %d "+
-			"spare ones", nodes, marks-spare, spare, p.nodes.Len(), p.marks.Len(), p.spare.Len(), p.most)
+		return fmt.Errorf("prefix tree: %d nodes, %d checkpoints and %d spare ones; listed are %d, %d and %d, at most "+
+			"%d spare ones", nodes, marks-spare, spare, p.nodes.Len(), p.marks.Len(), p.spare.Len(), p.most)
 	}
 	return nil
 }

@@ -96,8 +96,8 @@ func TestEvictionIsLeastRecentlyUsed(t *testing.T) {
 	})
 }
 
-// TestSpareGoesFirst stores spare checkpoints beside others that are older. They are evicted first, the oldest first; one
-// that a sequence resumed at is a spare one no more.
+// TestSpareGoesFirst stores spare checkpoints beside others that are older. They are evicted first, the oldest first;
+// one that a sequence resumed at is a spare one no more.
 func TestSpareGoesFirst(t *testing.T) {
 	for _, name := range []string{"hybrid", "window", "all", "state", "ringOnly"} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,8 @@ func TestSpareAreLimited(t *testing.T) {
 	require.Zero(t, w.prefix.Lookup(append([]int32{98}, ids(20)...)).Pos)
 }
 
-// TestPressure: the share of bytes, or of the units of a pool where that is more; what only the tree holds does not count.
+// TestPressure: the share of bytes, or of the units of a pool where that is more; what only the tree holds does not
+// count.
 func TestPressure(t *testing.T) {
 	m, err := cache.NewMemory(cache.Layout{BlockRows: 4, BlockBytes: 10, SlotBytes: 30}, 1000, cache.Demand{0, 4})
 	require.NoError(t, err)

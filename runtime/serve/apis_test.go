@@ -96,7 +96,7 @@ func TestMessages(t *testing.T) {
 	begin, end := at(t, list[0].data, "message", "usage"), at(t, list[len(list)-2].data, "usage")
 	require.Positive(t, at(t, begin, "cache_read_input_tokens"), "the same prompt came before")
 	for _, count := range []string{"input_tokens", "cache_read_input_tokens"} {
-		require.Equal(t, at(t, end, count), at(t, begin, count), "the begin of a stream tells %s as its end does", count)
+		require.Equal(t, at(t, end, count), at(t, begin, count), "%s at the begin and at the end", count)
 	}
 	o = s.object("/v1/messages", `{"max_tokens": 100, "messages": [{"role": "user", "content": "Rain?"}, {"role": "assistant",
 		"content": [{"type": "tool_use", "id": "a", "name": "weather", "input": {"city": "Bern"}}]}, {"role": "user", "content":

@@ -256,8 +256,8 @@ func TestThoughtsAreBounded(t *testing.T) {
 func TestHiddenThoughts(t *testing.T) {
 	s := startServer(t, does("I wonder.\n</think>\n\nDone."), nil)
 	body := func(display string) string {
-		return fmt.Sprintf(`{"max_tokens": 200, %s, "thinking": {"type": "enabled", "budget_tokens": 99, "display": %q}`,
-			hello, display)
+		return fmt.Sprintf(`{"max_tokens": 200, %s,
+			"thinking": {"type": "enabled", "budget_tokens": 99, "display": %q}`, hello, display)
 	}
 	for display, want := range map[string]string{"summarized": "I wonder.", "omitted": ""} {
 		o := s.object("/v1/messages", body(display)+`}`)

@@ -311,8 +311,10 @@ func (j *job) follow(ctx context.Context, choice int, s *batch.Stream, news chan
 		if !ok {
 			break
 		}
-		if list := r.push(t); len(list) > 0 && !send(ctx, news, update{choice: choice, pieces: list, cached: s.Cached()}) {
-			return
+		if list := r.push(t); len(list) > 0 {
+			if !send(ctx, news, update{choice: choice, pieces: list, cached: s.Cached()}) {
+				return
+			}
 		}
 		if r.stop.Stopped() || j.oneCall && r.parser.Calls() > 0 {
 			break

@@ -409,8 +409,8 @@ func TestUnreadAnswersAreCut(t *testing.T) {
 	require.Contains(t, log.String(), "i/o timeout", "it was cut, not sent to its end")
 }
 
-// TestEndBesideAnUnreadAnswer: a client that reads nothing of its answer does not hold a server that is told to end: its
-// connection is closed when the time to drain is over.
+// TestEndBesideAnUnreadAnswer: a client that reads nothing of its answer does not hold a server that is told to end:
+// its connection is closed when the time to drain is over.
 func TestEndBesideAnUnreadAnswer(t *testing.T) {
 	s := startServer(t, does(strings.Repeat("word ", 1500)), func(o *Options, _ *scripted, _ *batch.Options) {
 		o.WriteTime = time.Hour

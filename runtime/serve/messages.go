@@ -15,7 +15,8 @@ import (
 var messageParams = []param{
 	{name: "model", status: done, note: "default: the first file"},
 	{name: "messages", status: done,
-		note: "text, tool_use, tool_result, thinking; `is_error` of a result is not told to the model: say it in its text"},
+		note: "text, tool_use, tool_result, thinking; `is_error` of a result is not told to the model: say it in " +
+			"its text"},
 	{name: "system", status: done},
 	{name: "max_tokens", status: done, note: "has to be given, as in Anthropic's API"},
 	{name: "stream", status: done},

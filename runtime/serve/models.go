@@ -96,9 +96,9 @@ func (p *pool) find(name string) (*model, error) {
 		message: fmt.Sprintf("the model %q does not exist; /v1/models lists those that do", name)}
 }
 
-// acquire loads a model where it is not, and keeps it in memory until release. The error is [batch.ErrFull] where as many
-// requests wait for it as may. Requests for a model that is in use all the time would leave no room for others, so they wait
-// too once another one has lacked room for long.
+// acquire loads a model where it is not, and keeps it in memory until release. The error is [batch.ErrFull] where as
+// many requests wait for it as may. Requests for a model that is in use all the time would leave no room for others, so
+// they wait too once another one has lacked room for long.
 func (p *pool) acquire(ctx context.Context, name string) (*Loaded, func(), error) {
 	m, err := p.find(name)
 	if err != nil {

@@ -45,8 +45,8 @@ var chatParams = join([]param{
 		note: "text, json_object (with a `schema` or without), json_schema; docs/constraints.md says which schemas"},
 	{name: "grammar", status: done, note: "GBNF"},
 	{name: "regex", status: done, note: "RE2's syntax, of the whole text"},
-	{name: "tools", status: done, note: "functions; only calls that `tool_choice` asks for are held to the parameters, " +
-		"with `strict` and without"},
+	{name: "tools", status: done, note: "functions; only calls that `tool_choice` asks for are held to the " +
+		"parameters, with `strict` and without"},
 	{name: "tool_choice", status: done, note: "auto, none, required, or a function"},
 	{name: "parallel_tool_calls", status: done, note: "false ends the answer behind the first call"},
 	{name: "reasoning_effort", status: done,

@@ -88,8 +88,8 @@ func suiteServer(t *testing.T, name string) *testServer {
 	return startServer(t, suiteAnswer, func(o *Options, _ *scripted, _ *batch.Options) { o.Files[0].Name = name })
 }
 
-// TestToolClients has clients from npm call tools, and validates the answers: tools.test.mjs and openapi.test.mjs of the
-// folder tools/clients, with its modules, which ETC_CLIENTS names.
+// TestToolClients has clients from npm call tools, and validates the answers: tools.test.mjs and openapi.test.mjs of
+// the folder tools/clients, with its modules, which ETC_CLIENTS names.
 func TestToolClients(t *testing.T) {
 	dir := os.Getenv("ETC_CLIENTS")
 	if dir == "" {

@@ -320,8 +320,9 @@ func (s *servedFile) setBudget(need session.Memory, positions int) error {
 		}
 		s.budget = int64(n)
 		if left := s.available - s.weights; s.available > 0 && s.where == "" && s.budget > left {
-			return kind.Of(kind.ErrMemory, fmt.Errorf("--cache-memory %s: %s has weights of %s, and leaves %s of the memory "+
-				"that is available", text, s.path, humanize.IBytes(uint64(s.weights)), humanize.IBytes(uint64(max(left, 0)))))
+			size := func(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+			return kind.Of(kind.ErrMemory, fmt.Errorf("--cache-memory %s: %s has weights of %s, and leaves %s of the "+
+				"memory that is available", text, s.path, size(s.weights), size(left)))
 		}
 		return nil
 	}
