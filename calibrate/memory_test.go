@@ -100,10 +100,11 @@ func TestMemoryHeld(t *testing.T) {
 		t.Skip("collects garbage hundreds of times")
 	}
 	const slack = 3 << 20 // the graph, the plan, what belongs to calls and files; the values here take much more
-	for _, name := range []string{"gemma4-chat", "qwen35moe-chat"} {
+	for name, method := range map[string]quantize.Method{"gemma4-chat": quantize.GPTQ,
+		"qwen35moe-chat": quantize.Learned} {
 		m := prepared(t, name)
 		o := calibrate.Options{Windows: longText(12, 512), HeldOut: longText(1, 90), Jobs: 1,
-			Recipe: scheme(quantize.GPTQ), Identity: "one"}
+			Recipe: scheme(method), Identity: "one"}
 		least, err := calibrate.Memory(m, o)
 		require.NoError(t, err)
 		for _, limit := range []int64{0, least} {
