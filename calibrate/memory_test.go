@@ -153,6 +153,38 @@ func TestMemoryGrows(t *testing.T) {
 	require.ErrorContains(t, err, "at least one window")
 }
 
+// TestMemoryPlans plans runs within many bounds: what is reckoned with never exceeds one, and nothing lies on disk where
+// there is memory for all.
+func TestMemoryPlans(t *testing.T) {
+	for _, name := range []string{"gemma4-chat", "qwen35moe-chat"} {
+		if testing.Short() && name != "qwen35moe-chat" {
+			continue
+		}
+		m := prepared(t, name)
+		for _, method := range []quantize.Method{quantize.Best, quantize.Weighted, quantize.GPTQ, quantize.Learned} {
+			for _, jobs := range []int{1, 3, 64} {
+				o := calibrate.Options{Windows: longText(30, 300), HeldOut: longText(3, 200), Recipe: scheme(method),
+					Jobs: jobs}
+				least, err := calibrate.Memory(m, o)
+				require.NoError(t, err)
+				for step := range 6 {
+					o.MaxRAM = least + int64(step*step)<<21
+					bytes, _, err := calibrate.Planned(m, o)
+					require.NoError(t, err)
+					require.LessOrEqual(t, bytes, calibrate.ArrayBytes(o.MaxRAM))
+				}
+				o.MaxRAM = 4 << 30
+				_, onDisk, err := calibrate.Planned(m, o)
+				require.NoError(t, err)
+				require.Zero(t, onDisk)
+				o.MaxRAM = least - 1
+				_, _, err = calibrate.Planned(m, o)
+				require.ErrorContains(t, err, "the bound is")
+			}
+		}
+	}
+}
+
 // TestMemoryResume cancels a run whose values lie on disk, and resumes it within another bound.
 func TestMemoryResume(t *testing.T) {
 	const name = "gemma4-chat"
