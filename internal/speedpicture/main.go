@@ -12,17 +12,18 @@ import (
 const (
 	source = "BENCHMARKS.md"
 	output = "docs/speed.svg"
+	many   = "docs/streams.svg"
 	head   = "| machine | model | test | etc, tokens/s | llama.cpp, tokens/s | ratio |"
 )
 
 func main() {
-	if err := run(source, output); err != nil {
+	if err := run(source, output, many); err != nil {
 		fmt.Fprintf(os.Stderr, "speedpicture: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(source, output string) error {
+func run(source, output, many string) error {
 	text, err := os.ReadFile(source)
 	if err != nil {
 		return err
@@ -30,6 +31,13 @@ func run(source, output string) error {
 	rows, err := readTable(string(text))
 	if err != nil {
 		return fmt.Errorf("%s: %w", source, err)
+	}
+	all, err := panels(rows)
+	if err != nil {
+		return fmt.Errorf("%s: %w", source, err)
+	}
+	if err := os.WriteFile(many, drawStreams(all), 0o644); err != nil {
+		return err
 	}
 	return os.WriteFile(output, draw(rows), 0o644)
 }
@@ -66,14 +74,14 @@ func readTable(text string) (rows []row, err error) {
 
 // Sizes of the picture, in its own units, which are pixels where nothing scales it.
 const (
-	width      = 760
-	labels     = 250 // of the part left of the bars
+	width      = 800
+	labels     = 290 // of the part left of the bars
 	numbers    = 150 // of the part right of them
 	rowHeight  = 22
 	barHeight  = 14
 	groupSpace = 26 // above the first row of a machine
 	top        = 70
-	longest    = 4.5 // the ratio that a bar of all the room stands for
+	longest    = 9.0 // the ratio that a bar of all the room stands for
 )
 
 const style = `<style>

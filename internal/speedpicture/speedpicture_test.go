@@ -8,16 +8,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPictureIsOfTheTable: docs/speed.svg is what the table of BENCHMARKS.md says.
+// TestPictureIsOfTheTable: docs/speed.svg and docs/streams.svg are what the table of BENCHMARKS.md says.
 func TestPictureIsOfTheTable(t *testing.T) {
 	root := filepath.Join("..", "..")
-	path := filepath.Join(t.TempDir(), "speed.svg")
-	require.NoError(t, run(filepath.Join(root, source), path))
-	want, err := os.ReadFile(path)
+	dir := t.TempDir()
+	drawn := map[string]string{output: filepath.Join(dir, "speed.svg"), many: filepath.Join(dir, "streams.svg")}
+	require.NoError(t, run(filepath.Join(root, source), drawn[output], drawn[many]))
+	for kept, path := range drawn {
+		want, err := os.ReadFile(path)
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(root, kept))
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got), "%s: go run ./internal/speedpicture draws it again", kept)
+	}
+}
+
+// TestPanels: rows of streams become points in the order of their number; prompts and servers do not.
+func TestPanels(t *testing.T) {
+	got, err := panels([]row{{"m", "a", "32 streams", "2,000", "500.5", 4}, {"m", "a", "tg128", "100", "50", 2},
+		{"m", "a", "pp512", "1", "1", 1}, {"m", "a", "server, 8 streams", "1", "1", 1}, {"m", "b", "tg64", "1", "1", 1},
+		{"n", "a", "8 streams", "3", "4", 1}})
 	require.NoError(t, err)
-	got, err := os.ReadFile(filepath.Join(root, output))
-	require.NoError(t, err)
-	require.Equal(t, string(want), string(got), "go run ./internal/speedpicture draws it again")
+	require.Equal(t, []panel{{"m", "a", []point{{1, 100, 50}, {32, 2000, 500.5}}}}, got)
+	_, err = panels([]row{{"m", "a", "8 streams", "x", "1", 1}})
+	require.ErrorContains(t, err, "m, a, 8 streams")
 }
 
 func TestReadTable(t *testing.T) {

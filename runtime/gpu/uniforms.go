@@ -215,7 +215,8 @@ func (w *uniforms) fill() error {
 	return nil
 }
 
-// smallUniform is the size in bytes up to which a uniform is written with its neighbours, whether it has changed or not.
+// smallUniform is the size in bytes up to which a uniform is written with its neighbours, whether it has changed or
+// not.
 const smallUniform = 1024
 
 // arrange puts small uniforms before large ones, so that few writes bring what a call changes.

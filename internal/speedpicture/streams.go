@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"html"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// This file draws tokens a second against the number of streams, from those rows of the table that have it.
+
+// point is a row of so many streams.
+type point struct {
+	streams      int
+	ours, theirs float64 // tokens a second of all streams together
+}
+
+// panel has the points of a model on a machine, the fewest streams first.
+type panel struct {
+	machine, model string
+	points         []point
+}
+
+// panels finds the models that were measured with several numbers of streams. A test of single tokens (tg128) is one
+// stream.
+func panels(rows []row) (out []panel, err error) {
+	for _, r := range rows {
+		count, found := strings.CutSuffix(r.test, " streams")
+		if strings.HasPrefix(r.test, "tg") {
+			count, found = "1", true
+		}
+		streams, err := strconv.Atoi(count)
+		if !found || err != nil {
+			continue // prompts, servers
+		}
+		p := point{streams: streams}
+		for _, x := range []struct {
+			text string
+			to   *float64
+		}{{r.ours, &p.ours}, {r.theirs, &p.theirs}} {
+			if *x.to, err = strconv.ParseFloat(strings.ReplaceAll(x.text, ",", ""), 64); err != nil {
+				return nil, fmt.Errorf("%s, %s, %s: %w", r.machine, r.model, r.test, err)
+			}
+		}
+		i := slices.IndexFunc(out, func(p panel) bool { return p.machine == r.machine && p.model == r.model })
+		if i < 0 {
+			i, out = len(out), append(out, panel{machine: r.machine, model: r.model})
+		}
+		out[i].points = append(out[i].points, p)
+	}
+	out = slices.DeleteFunc(out, func(p panel) bool { return len(p.points) < 2 })
+	for _, p := range out {
+		slices.SortFunc(p.points, func(a, b point) int { return cmp.Compare(a.streams, b.streams) })
+	}
+	return out, nil
+}
+
+// Sizes of a panel.
+const (
+	panelWidth  = 380
+	panelHeight = 300
+	panelTop    = 78
+	axis        = 52 // left of the plot
+	plotWidth   = panelWidth - axis - 24
+	plotHeight  = panelHeight - panelTop - 44
+)
+
+const streamStyle = `<style>
+svg { --page: #ffffff; --ink: #16181d; --soft: #565c68; --grid: #e6e9ee; --ours: #2563a8; --theirs: #b8431a; }
+@media (prefers-color-scheme: dark) { svg { --page: #14161a; --ink: #e6e8ec; --soft: #a2a9b6; --grid: #2b3039;
+  --ours: #7fb2ee; --theirs: #f0945f; } }
+text { font: 12px system-ui, sans-serif; fill: var(--soft); } .title { font-size: 15px; font-weight: 600; fill: var(--ink); }
+.model { font-weight: 600; fill: var(--ink); } .grid { stroke: var(--grid); }
+.ours { stroke: var(--ours); fill: var(--ours); } .theirs { stroke: var(--theirs); fill: var(--theirs); stroke-dasharray: 5 3; }
+polyline { fill: none !important; stroke-width: 2; } .key { stroke: none; }
+</style>
+`
+
+// drawStreams draws a panel for each model, one beside the other. Both axes are logarithmic, of base 2 and 10.
+func drawStreams(all []panel) []byte {
+	var b bytes.Buffer
+	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
+	line(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="Tokens a second by streams">`,
+		panelWidth*len(all), panelHeight)
+	b.WriteString(streamStyle)
+	line(`<rect width="%d" height="%d" fill="var(--page)"/>`, panelWidth*len(all), panelHeight)
+	line(`<text class="title" x="16" y="24">Tokens a second of all streams together</text>`)
+	line(`<text class="ours key" x="16" y="44">etc</text><text class="theirs key" x="44" y="44">llama.cpp</text>`)
+	for i, p := range all {
+		p.draw(line, i*panelWidth)
+	}
+	b.WriteString("</svg>\n")
+	return b.Bytes()
+}
+
+// ticks returns powers of ten and three times these, from the last one that is not above low to the first that is not
+// below high.
+func ticks(low, high float64) (out []float64) {
+	for power := math.Pow(10, math.Floor(math.Log10(low))); ; power *= 10 {
+		for _, tick := range []float64{power, 3 * power} {
+			if tick <= low {
+				out = out[:0]
+			}
+			if out = append(out, tick); tick >= high {
+				return out
+			}
+		}
+	}
+}
+
+// draw draws the panel from x = left on.
+func (p panel) draw(line func(format string, a ...any), left int) {
+	low, high := math.Inf(1), 0.0
+	for _, q := range p.points {
+		low, high = min(low, q.ours, q.theirs), max(high, q.ours, q.theirs)
+	}
+	lines := ticks(low, high)
+	least, most := math.Log10(lines[0]), math.Log10(lines[len(lines)-1])
+	doublings := math.Log2(float64(p.points[len(p.points)-1].streams))
+	x := func(streams int) float64 {
+		return float64(left+axis) + math.Log2(float64(streams))/max(doublings, 1)*plotWidth
+	}
+	y := func(speed float64) float64 {
+		return panelTop + plotHeight - (math.Log10(speed)-least)/(most-least)*plotHeight
+	}
+	line(`<text class="model" x="%d" y="%d">%s, %s</text>`, left+16, panelTop-14, html.EscapeString(p.model),
+		html.EscapeString(p.machine))
+	for _, speed := range lines {
+		line(`<line class="grid" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, left+axis, y(speed), left+axis+plotWidth, y(speed))
+		line(`<text x="%d" y="%.1f" text-anchor="end">%.0f</text>`, left+axis-6, y(speed)+4, speed)
+	}
+	for _, q := range p.points {
+		line(`<text x="%.1f" y="%d" text-anchor="middle">%d</text>`, x(q.streams), panelTop+plotHeight+18, q.streams)
+	}
+	line(`<text x="%d" y="%d" text-anchor="middle">streams</text>`, left+axis+plotWidth/2, panelTop+plotHeight+36)
+	for _, curve := range []struct {
+		class string
+		of    func(point) float64
+	}{{"ours", func(q point) float64 { return q.ours }}, {"theirs", func(q point) float64 { return q.theirs }}} {
+		var at []string
+		for _, q := range p.points {
+			at = append(at, fmt.Sprintf("%.1f,%.1f", x(q.streams), y(curve.of(q))))
+			line(`<circle class="%s" cx="%.1f" cy="%.1f" r="3"/>`, curve.class, x(q.streams), y(curve.of(q)))
+		}
+		line(`<polyline class="%s" points="%s"/>`, curve.class, strings.Join(at, " "))
+	}
+}
