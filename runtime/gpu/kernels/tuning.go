@@ -163,21 +163,14 @@ func (v Vectors) directs(target Target, planes, rows int) (out []Tuning) {
 // cuda returns the default on NVIDIA, as found with the command bench on an H100 and an H200: few rows a lane, so that
 // many reads are in flight on each of some 130 multiprocessors; and split rows where there are too few rows.
 func (v Vectors) cuda(t Tuning, rows int) Tuning {
+	if v.M > 2 {
+		return v.cudaSeveral(t, rows)
+	}
 	simds := 16 // of a threadgroup
 	if v.K > 4096 {
 		simds = 8
 	}
 	switch {
-	case v.M > 2 && rows <= 512: // blocks of four rows, where there are too few for blocks of 32
-		t.Rows, t.Split, simds = 2, 4, 8
-		for t.Split > 1 && t.Bytes*8/v.Bits*t.Lanes*t.Split > v.K {
-			t.Split /= 2
-		}
-	case v.M > 2:
-		t.Rows, simds = 4, 8
-		if v.M > 4 && v.Quantized() {
-			t.Bytes = 8
-		}
 	case rows >= 1<<16 && v.K <= 4096:
 		t.Rows, simds = max(1, 8/v.M), 4
 	case rows >= 1<<16:
@@ -197,8 +190,27 @@ func (v Vectors) cuda(t Tuning, rows int) Tuning {
 	for v.M == 1 && t.Split < 4 && (rows/t.Rows*t.Split < 4096 || v.K > 8192) && columns*t.Split*2 <= v.K {
 		t.Split *= 2
 	}
-	if t.Split == 4 && v.M <= 2 {
+	if t.Split == 4 {
 		simds = 16
+	}
+	t.Sets = simds / t.Split
+	return t
+}
+
+// cudaSeveral is cuda for more than two vectors.
+func (v Vectors) cudaSeveral(t Tuning, rows int) Tuning {
+	const simds = 8
+	switch {
+	case rows <= 512: // blocks of four rows, where there are too few for blocks of 32
+		t.Rows, t.Split = 2, 4
+		for t.Split > 1 && t.Bytes*8/v.Bits*t.Lanes*t.Split > v.K {
+			t.Split /= 2
+		}
+	default:
+		t.Rows = 4
+		if v.M > 4 && v.Quantized() {
+			t.Bytes = 8
+		}
 	}
 	t.Sets = simds / t.Split
 	return t
