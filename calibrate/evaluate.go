@@ -15,8 +15,8 @@ type Rows = func(first, n int) (dot.Matrix, error)
 // Source supplies weights in place of a checkpoint's: those of a file that was made from it. It must be safe for
 // concurrent use.
 type Source interface {
-	// Rows opens the weight that replaces c in an operation of a kind. It returns an error that names c if there is
-	// none.
+	// Rows opens the weight that is used in place of the checkpoint's weight c. kind is the kind of the operation that
+	// multiplies by it. If the file has no such weight, the error names c.
 	Rows(c *ir.Constant, kind passes.WeightKind) (Rows, error)
 	// Constant returns the data that replace a constant that is no weight, or nil to use c itself.
 	Constant(c *ir.Constant) ir.Data

@@ -339,7 +339,7 @@ func (s *stream) runWindow(g *segment, w *window, given []map[*ir.Value]eval.Val
 	return nil
 }
 
-// free drops buffers.
+// free forgets the window's content of buffers that no later segment uses, and takes it off the ledger of memory.
 func (w *window) free(buffers []*ir.Buffer, l *ledger) {
 	for _, b := range buffers {
 		if t := w.buffers[b]; t != nil {
@@ -353,7 +353,8 @@ func (w *window) free(buffers []*ir.Buffer, l *ledger) {
 // the segment are read once for all of them.
 const windowsAtOnce = 16
 
-// advance executes a segment for all windows of a stream, some at a time. from are the rows of the site's weights.
+// advance executes a segment for all windows of a stream, c.windows of them at a time. The segment begins with its
+// site, the operation with weights; from reads the weights, quantized or not, row by row, one element for each weight.
 func (d *driver) advance(s *stream, g *segment, at *site, from []rows, c config, k *constants) error {
 	each := d.workers(c.jobs)
 	for chunk := range slices.Chunk(s.windows, max(c.windows, 1)) {

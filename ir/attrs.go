@@ -235,7 +235,8 @@ type GatherQmmAttrs struct {
 	SortedIndices bool
 }
 
-// ScanAttrs: the body runs once for every index of ScanAxis of the originals.
+// ScanAttrs are the attributes of scan, a loop over an axis of its operands "originals". The body runs once for every
+// index of ScanAxis, with the slice of each original at that index.
 type ScanAttrs struct {
 	ScanAxis int
 }

@@ -204,7 +204,8 @@ func (t tensor) writeData(w io.Writer, r *rand.Rand) error {
 	return nil
 }
 
-// float16 returns a positive number of IEEE 754 binary16's normal range, rounded down.
+// float16 returns the bits of v as an IEEE 754 binary16 number, rounded down. v is positive and in the range of normal
+// binary16 numbers.
 func float16(v float64) uint16 {
 	fraction, exponent := math.Frexp(v)
 	return uint16(exponent+14)<<10 | uint16(fraction*2048)&1023

@@ -42,15 +42,15 @@ func start(arch string, layers int) *gguf {
 	return g
 }
 
-// qwen are the dimensions of a model of gated delta nets with an attention in every fourth layer.
+// qwen has the dimensions of a Qwen model whose layers are gated delta nets, but for every fourth, which has attention.
 type qwen struct {
 	arch                 string
 	hidden, vocab        uint64
-	heads, kvHeads       uint64 // of 256
-	keyHeads, valueHeads uint64 // of 128, of the delta nets
-	inner                uint64 // of an expert and of the shared expert, or of the one network
-	experts, used        uint64 // 0: one network
-	together             bool   // the gates of a delta net are one product
+	heads, kvHeads       uint64 // heads of attention, each of 256 numbers
+	keyHeads, valueHeads uint64 // heads of the delta nets, each of 128 numbers
+	inner                uint64 // inner width of a feed-forward network: of each expert and of the shared one
+	experts, used        uint64 // experts of a layer, and those that a token uses; 0: a layer has one network
+	together             bool   // one product computes both gates of a delta net
 }
 
 var (

@@ -19,7 +19,7 @@ type Answerer struct {
 	// Constraint restricts the tokens of the next answer; nil: nothing does.
 	Constraint batch.Constraint
 
-	model    *session.Model // describes the program; it is not run
+	model    *session.Model // the properties of the program, without the program itself
 	runner   *batch.Runner
 	position int
 
@@ -60,7 +60,8 @@ func OpenAnswerer(path string, m *ir.Module, e engine.Engine, o engine.Options, 
 		Vocab: limits.Vocab, Device: e.Name()}}, nil
 }
 
-// Model describes the program. It must not be run.
+// Model returns the properties of the program, such as its vocabulary and its longest context. The result has no
+// program in it: the Answerer generates, a session of the result cannot.
 func (a *Answerer) Model() *session.Model { return a.model }
 
 // Position returns the number of tokens that were fed for the last answer.

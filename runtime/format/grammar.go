@@ -46,7 +46,7 @@ func (g *grammarWriter) rule(name, format string, args ...any) {
 	fmt.Fprintf(&g.b, "%s ::= %s\n", name, fmt.Sprintf(format, args...))
 }
 
-// literal writes a text as GBNF does.
+// literal returns the GBNF expression that matches a text: the text in quotes, with escapes.
 func literal(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -65,7 +65,8 @@ func literal(s string) string {
 	return b.String()
 }
 
-// root writes the rule of a call of any of the tools.
+// root writes the rule root: a call of any of the tools, between the texts before and behind. The rule of tool number i
+// is called f and i.
 func (g *grammarWriter) root(tools []Signature, before, behind string) {
 	var names []string
 	for i := range tools {
@@ -104,7 +105,7 @@ func (g *grammarWriter) numbers() {
 	g.rule("boolean", `"true" | "false"`)
 }
 
-// xmlValue returns the grammar of a parameter's value.
+// xmlValue returns the GBNF expression for the values of a parameter in a call of xmlBody.
 func (g *grammarWriter) xmlValue(p Parameter) string {
 	if list := listed(p, func(s string) string { return s }); list != "" {
 		return list
@@ -120,7 +121,8 @@ func (g *grammarWriter) xmlValue(p Parameter) string {
 	return "value"
 }
 
-// listed returns the values of an enum; text says how a text is written.
+// listed returns the GBNF alternatives of the values that a parameter's enum lists, in parentheses, or "" if it has no
+// enum. text returns how a call writes a value that is a string; other values are written as JSON.
 func listed(p Parameter, text func(string) string) string {
 	var out []string
 	for _, raw := range p.Enum {

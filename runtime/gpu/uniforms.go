@@ -42,12 +42,13 @@ type pair struct {
 	position *hostValue
 }
 
-// uniform reserves size bytes in the buffer. encode fills them for every call.
+// uniform reserves size bytes in the uniform buffer and returns their place. encode writes them before every call.
 func (b *binder) uniform(size int, encode func(p []byte) error) *slot {
 	return b.upload(size, upload{encode: encode})
 }
 
-// upload is uniform for an upload of which more is known. It sets u's slot to the reserved one.
+// upload does what uniform does, for an upload whose fields other than the place the caller has set. It sets u.at to
+// the reserved place, which it also returns.
 func (b *binder) upload(size int, u upload) *slot {
 	w := &b.plan.uniforms
 	u.at = &slot{Slot: plan.Slot{Offset: w.size, Size: size}}

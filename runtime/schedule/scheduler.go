@@ -14,8 +14,8 @@ type sequence struct {
 	order     int     // of arrival; it never changes
 	tokens    []int32 // the prompt and all tokens that were drawn
 	table     *cache.Table
-	drafts    []int32 // proposals behind tokens
-	deficit   int     // rows left of the turn that it has
+	drafts    []int32 // draft tokens behind tokens, which the next call verifies
+	deficit   int     // prompt rows that the sequence may still feed in its turn of the round robin
 	junction  int     // position where another prompt with the same beginning parts, worth a checkpoint; 0: none
 	admitted  bool    // it was running before
 	cached    int     // prompt tokens that it did not compute when it was first admitted

@@ -20,7 +20,8 @@ func (e *FaultError) Error() string { return e.Err.Error() }
 // Unwrap returns the failure.
 func (e *FaultError) Unwrap() error { return e.Err }
 
-// CheckRange tells whether size bytes at an offset lie in a buffer of a size.
+// CheckRange returns an error if size bytes at an offset do not lie in a buffer of this number of bytes. what begins
+// the error.
 func CheckRange(what string, offset, size, buffer int) error {
 	if offset < 0 || size < 0 || offset > buffer-size {
 		return fmt.Errorf("%s: bytes %d to %d of a buffer of %d", what, offset, offset+size, buffer)
@@ -28,8 +29,8 @@ func CheckRange(what string, offset, size, buffer int) error {
 	return nil
 }
 
-// CheckWrite tells whether the host may write size bytes at an offset to a buffer of a size, which may be wrapped
-// memory, or a HostWriter's.
+// CheckWrite returns an error if [Buffer.Write] must refuse size bytes at an offset. buffer is the size of the buffer
+// in bytes. A buffer of [Device.Wrap] (wrapped) and one of [HostWriter.NewHostBuffer] (host) refuse every write.
 func CheckWrite(what string, offset, size, buffer int, wrapped, host bool) error {
 	if err := CheckRange(what+": write", offset, size, buffer); err != nil {
 		return err
@@ -51,7 +52,7 @@ func CheckPlace(what string, size int) error {
 	return nil
 }
 
-// CheckDispatch checks what does not depend on a host: the grid, the threadgroup against the kernel, its memory
+// CheckDispatch checks of a dispatch what is the same for Metal, CUDA and the emulator: the grid, the threadgroup against the kernel, its memory
 // against the device, the arguments against their buffers.
 func CheckDispatch(i int, d Dispatch, info Info) error {
 	fail := func(format string, args ...any) error {

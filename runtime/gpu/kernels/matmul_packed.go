@@ -26,12 +26,13 @@ const (
 	packedMost = 128
 )
 
-// InLanes is the Packed of vectors that are rows of bf16 in the order in which lanes of tiles of BK 0 read them; see
-// prelude/lanes.h.
+// InLanes is the value of Matrices.Packed for vectors that are rows of bf16 whose elements stand in the order in which
+// the lanes of a simdgroup read them, in tiles with BK 0; see prelude/lanes.h.
 const InLanes = 1
 
-// Packings are the values of Packed that a product of n rows of weights with rows vectors may have on a machine, the
-// fastest first. The last one is 0, which all products may have.
+// Packings returns the layouts of the vectors, as values of [Matrices.Packed], that the kernels of a machine can read
+// in a product of n rows of weights with this number of vectors. The fastest layout comes first. The last one is 0,
+// vectors as rows, which every product can read.
 func (m Matrices) Packings(machine Machine, n, rows int) (out []int) {
 	if eights := m.eightsFor(machine, n, rows); eights > 0 {
 		out = append(out, eights)

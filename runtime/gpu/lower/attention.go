@@ -13,7 +13,9 @@ import (
 // MaxRefused is the number of variants of a kernel that may fail their self-tests before the kernel is given up.
 const MaxRefused = 3
 
-// Tiled reports whether products of so many rows go by tiles of bfloat16.
+// Tiled reports whether a product of this number of rows is computed by kernels that round the rows to bfloat16 and
+// multiply tiles of rows, with the GPU's matrix units where it has them. Products of 8 rows or fewer, and products that
+// must not round their rows, are computed in float32.
 func (t *Target) Tiled(rows int) bool { return rows > 8 && t.rounds() }
 
 // rounds reports whether products may round their rows to bfloat16, which precision mixed allows.

@@ -182,7 +182,7 @@ func (g *graph) rowsOf(b *ir.Builder, x *ir.Value, norm *ir.Op) *ir.Value {
 	return x
 }
 
-// hasLibrary reports whether the device's library multiplies so many rows.
+// hasLibrary reports whether the device has a library of matrix products (cuBLAS) that is used for this number of rows.
 func (t *Target) hasLibrary(rows int) bool {
 	return rows >= libraryRows && t.Tiled(rows) && t.Library != nil && t.Library(rows, 64, 64)
 }

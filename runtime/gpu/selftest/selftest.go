@@ -11,9 +11,10 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// Options say where results are stored.
+// Options say where results of self-tests are stored.
 type Options struct {
-	// Dir is the folder of the files; "" stands for the folder of compiled kernels in the user's cache.
+	// Dir is the folder in which a Tester stores the result of each self-test, a file for each kernel. "" stands for the
+	// folder in the user's cache that also holds compiled kernels.
 	Dir string
 }
 

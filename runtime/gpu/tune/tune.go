@@ -23,7 +23,8 @@ const DefaultLeast = 1 << 20
 
 // Options say where choices are stored and how long measuring may take.
 type Options struct {
-	// Dir is the folder of the files; "" stands for the folder of compiled kernels in the user's cache.
+	// Dir is the folder in which choices are stored. "" stands for the folder in the user's cache that also holds
+	// compiled kernels.
 	Dir string
 	// Budget is the time for all calls of Choose; 0 stands for DefaultBudget.
 	Budget time.Duration

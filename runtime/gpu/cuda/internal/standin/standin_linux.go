@@ -28,8 +28,8 @@ type Library struct {
 	Reset func()
 }
 
-// Load builds and loads the stand-in, once in the process. Its error wraps device.ErrUnavailable where there
-// are no compilers.
+// Load compiles the stand-in for libcuda and NVRTC and loads it, once in the process. Its error wraps
+// device.ErrUnavailable where there is no C compiler or no C++ compiler.
 var Load = sync.OnceValues(func() (*Library, error) {
 	l := &Library{}
 	var err error
