@@ -3,7 +3,8 @@ package ir
 // Operations with an expansion belong to one engine. A pass of its table makes them from the operations that every
 // engine knows, because the engine has one kernel for several of these. The expansion says what such an operation
 // computes, in terms of the operations that it replaces. Its type rule and its reference semantics are derived from the
-// expansion, so neither is written twice.
+// expansion, so neither is written twice. A function expandX builds the expansion of the operation x and returns its
+// results; its comment says what they are.
 
 // Expanded returns m with every operation that has an expansion replaced by it: m itself where there is none.
 // Parameters, constants and buffers are shared.

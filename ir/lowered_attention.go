@@ -39,8 +39,8 @@ type AttentionAttrs struct {
 	Tiles bool
 	// First is as in block_attention; only rows_attention has it.
 	First int
-	// Prepared says that the result is for tiled products, rounded to bf16 as that of prepare; Packed is as there. Only
-	// rows_attention without Tiles has them.
+	// Prepared says that the result is in the form that tiled products read, which the operation prepare gives; Packed
+	// is that of PrepareAttrs. Only rows_attention without Tiles has them.
 	Prepared bool
 	Packed   int
 }
@@ -61,13 +61,13 @@ func (a *AttentionStepAttrs) write() *RopeWriteAttrs {
 	return &RopeWriteAttrs{Traditional: a.Traditional, QNorm: a.QNorm, KNorm: a.KNorm, VNorm: a.VNorm, Eps: a.Eps}
 }
 
-// expandRopeAngles: cos and sin of (position + t)·scale/freqs[i], f32 [tokens, dims/2, 2].
+// expandRopeAngles gives cos and sin of (position + t)·scale/freqs[i], f32 [tokens, dims/2, 2].
 func expandRopeAngles(b *Builder, op *Op) []*Value {
 	start, _ := op.Arg("position")
 	return []*Value{angles(b, op, arange(b, start, sumOf(b, start, Attrs[RopeAnglesAttrs](op).Tokens)))}
 }
 
-// expandRopeRowAngles: rope_angles of rows that have a position each, positions [tokens].
+// expandRopeRowAngles gives rope_angles of rows that have a position each, positions [tokens].
 func expandRopeRowAngles(b *Builder, op *Op) []*Value {
 	return []*Value{angles(b, op, b.Value("astype", &DTypeAttrs{ScalarType: F32}, op.Input("positions")))}
 }
@@ -168,16 +168,16 @@ func normed(b *Builder, x, weight *Value, eps float32, asked bool) *Value {
 	return b.Value("rms_norm", &NormAttrs{Eps: eps}, x, weight)
 }
 
-// expandRopeHeads: heads x [B, H, T, D], normalized or not, rotated by angles.
+// expandRopeHeads gives heads x [B, H, T, D], normalized or not, rotated by angles.
 func expandRopeHeads(b *Builder, op *Op) []*Value {
 	attrs := Attrs[RopeHeadsAttrs](op)
 	x := normed(b, op.Input("x"), op.Input("weight"), attrs.Eps, attrs.Norm)
 	return []*Value{rotate(b, x, op.Input("angles"), attrs.Traditional)}
 }
 
-// expandRopeWrite: queries q [1, H, T, D] are rotated, after a norm if there is one; keys k [1, Hkv, T, D] too. Keys
-// and values v are written to the caches, from slot start on. With stop, slots start to stop are written; without, the
-// cache is a ring buffer.
+// expandRopeWrite gives queries q [1, H, T, D], normalized if there is a norm, and rotated. It does the same with keys
+// k [1, Hkv, T, D], and writes keys and values v to the caches, from slot start on. With stop, slots start to stop are
+// written; without, the cache is a ring buffer.
 func expandRopeWrite(b *Builder, op *Op) []*Value {
 	return []*Value{ropeWrite(b, op, Attrs[RopeWriteAttrs](op))}
 }
@@ -205,8 +205,8 @@ func rotateAndWrite(b *Builder, op *Op, attrs *RopeWriteAttrs, write func(buffer
 	return q
 }
 
-// expandRopeRowsWrite: rope_write of rows of many sequences, [1, H, R, D], whose keys and values go to their places in
-// blocks.
+// expandRopeRowsWrite gives what rope_write gives, for rows of many sequences, [1, H, R, D]. Their keys and values are
+// written to blocks.
 func expandRopeRowsWrite(b *Builder, op *Op) []*Value {
 	return []*Value{ropeRowsWrite(b, op, Attrs[RopeWriteAttrs](op))}
 }
@@ -217,8 +217,8 @@ func ropeRowsWrite(b *Builder, op *Op, attrs *RopeWriteAttrs) *Value {
 	})
 }
 
-// expandAttention: cached_attention, [B, H, T, D]; with a gate, of as many elements as the result for each token, the
-// heads of a token one after the other times sigmoid(gate), in the gate's shape.
+// expandAttention gives cached_attention, [B, H, T, D]. With a gate, which has as many elements for each token as the
+// result, it gives the heads of a token one after the other, times sigmoid(gate), in the gate's shape.
 func expandAttention(b *Builder, op *Op) []*Value {
 	attrs := Attrs[AttentionAttrs](op)
 	position, _ := op.Arg("position")
@@ -227,7 +227,7 @@ func expandAttention(b *Builder, op *Op) []*Value {
 	return []*Value{gated(b, y, op.Input("gate"))}
 }
 
-// expandRowsAttention: block_attention with result [1, H, R, D]; a gate as in attention.
+// expandRowsAttention expands rows_attention to block_attention, whose result is [1, H, R, D], and the gate.
 func expandRowsAttention(b *Builder, op *Op) []*Value {
 	attrs := Attrs[AttentionAttrs](op)
 	y := b.Value("block_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, First: attrs.First},
@@ -246,7 +246,7 @@ func gated(b *Builder, y, gate *Value) *Value {
 	return b.Value("glu", &GLUAttrs{Activation: "sigmoid"}, gate, y)
 }
 
-// expandAttentionStep: rope_write, then attention of q to what the caches hold.
+// expandAttentionStep gives rope_write, then attention of q to what the caches hold.
 func expandAttentionStep(b *Builder, op *Op) []*Value {
 	attrs := Attrs[AttentionStepAttrs](op)
 	q := ropeWrite(b, op, attrs.write())
@@ -256,7 +256,7 @@ func expandAttentionStep(b *Builder, op *Op) []*Value {
 	return []*Value{gated(b, y, op.Input("gate"))}
 }
 
-// expandRowsAttentionStep: rope_rows_write of the only row of a call, then attention of q over the blocks.
+// expandRowsAttentionStep gives rope_rows_write of the only row of a call, then attention of q over the blocks.
 func expandRowsAttentionStep(b *Builder, op *Op) []*Value {
 	attrs := Attrs[AttentionStepAttrs](op)
 	q := ropeRowsWrite(b, op, attrs.write())

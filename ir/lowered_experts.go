@@ -50,7 +50,7 @@ func ActivationOfExperts(name string) string {
 	return ""
 }
 
-// expandRouter: the softmax of the K largest logits, times the scale of each expert, and which they are.
+// expandRouter gives the softmax of the K largest logits, times the scale of each expert, and which they are.
 func expandRouter(b *Builder, op *Op) []*Value {
 	attrs := Attrs[RouterAttrs](op)
 	scores, indices := routed(b, op, attrs.K, attrs.Precise)
@@ -81,7 +81,7 @@ func mixed(b *Builder, op *Op, activation string, x, indices, scores *Value) *Va
 	return b.Value(name, nil, x, op.Input("gate"), op.Input("up"), op.Input("down"), indices, scores)
 }
 
-// expandExperts: the mixture of experts, and the extra term.
+// expandExperts gives the mixture of experts, and the extra term.
 func expandExperts(b *Builder, op *Op) []*Value {
 	attrs := Attrs[ExpertsAttrs](op)
 	x := normed(b, op.Input("x"), op.Input("norm"), attrs.Eps, attrs.Norm)
@@ -89,7 +89,7 @@ func expandExperts(b *Builder, op *Op) []*Value {
 	return []*Value{plus(b, y, op.Input("extra"))}
 }
 
-// expandRoutedExperts: the mixture of the experts that the logits choose, the expert of all tokens times
+// expandRoutedExperts gives the mixture of the experts that the logits choose, the expert of all tokens times
 // sigmoid(shared_score), and the extra term. Without shared_up both halves of the expert of all tokens are one weight,
 // shared_gate.
 func expandRoutedExperts(b *Builder, op *Op) []*Value {
@@ -129,7 +129,7 @@ func plus(b *Builder, x, y *Value) *Value {
 	return b.Value("add", nil, x, y)
 }
 
-// expandGatedAdd: sigmoid(gate) · x + term.
+// expandGatedAdd gives sigmoid(gate) · x + term.
 func expandGatedAdd(b *Builder, op *Op) []*Value {
 	return []*Value{b.Value("add", nil, b.Value("glu", &GLUAttrs{Activation: "sigmoid"}, op.Input("gate"),
 		op.Input("x")), op.Input("term"))}

@@ -46,13 +46,15 @@ type MatvecHeadsAttrs struct {
 	Cap        float32
 }
 
-// SumAttrs are the attributes of a residual sum. PreEps is the epsilon of the norm of the first term.
+// SumAttrs are the attributes of a residual sum, scale·(x + residual). x may be normalized before it is added; PreEps
+// is the epsilon of that norm.
 type SumAttrs struct {
 	PreEps float32
 }
 
-// AddNormAttrs are the attributes of the norm of a residual sum. Kept says that the sum is a result too. Prepared says
-// that the first result is for tiled products, rounded to bf16 as that of prepare; Packed is as there.
+// AddNormAttrs are the attributes of the norm of a residual sum. PreEps is that of [SumAttrs], Eps the epsilon of the
+// norm of the sum. Kept says that the sum is a result too. Prepared says that the first result is in the form that
+// tiled products read, which the operation prepare gives; Packed is that of [PrepareAttrs].
 type AddNormAttrs struct {
 	PreEps   float32
 	Eps      float32
@@ -72,7 +74,8 @@ type MatvecSumAttrs struct {
 }
 
 // GatedNormAttrs are the attributes of a norm that is multiplied by an activation of a gate, one of [Activations].
-// Prepared says that the result is for tiled products, rounded to bf16 as that of prepare; Packed is as there.
+// Prepared says that the result is in the form that tiled products read, which the operation prepare gives; Packed is
+// that of [PrepareAttrs].
 type GatedNormAttrs struct {
 	Eps        float32
 	Activation string
@@ -134,8 +137,8 @@ func shaped(b *Builder, v *Value, t Type) *Value {
 	return b.Value("reshape", nil, v, dims)
 }
 
-// expandMatvec: the products of normalized rows with weights, linear(x, weight, bias); of one weight with + extra or
-// bounded by the cap.
+// expandMatvec gives the products of normalized rows with weights, linear(x, weight, bias). The product with a single
+// weight may have extra added to it, or be bounded by the cap.
 func expandMatvec(b *Builder, op *Op) []*Value {
 	a := Attrs[MatvecAttrs](op)
 	x, weights := normed(b, op.Input("x"), op.Input("norm"), a.Eps, a.Norm), op.Operand("weights")
@@ -145,8 +148,9 @@ func expandMatvec(b *Builder, op *Op) []*Value {
 	return []*Value{ended(b, b.Value("linear", nil, x, weights[0].Value, op.Input("bias")), op.Input("extra"), a.Cap)}
 }
 
-// expandMatvecConv: products as matvec has them, then the convolution, of a state in a slot where there are tables,
-// then the results after an activation.
+// expandMatvecConv gives the products of normalized rows with weights. Behind them it gives the convolution of the
+// first Channels columns of the first product, whose state lies in a slot where there are tables, and, if there is an
+// Activation, that of Rows columns of product number Of.
 func expandMatvecConv(b *Builder, op *Op) []*Value {
 	a := Attrs[MatvecConvAttrs](op)
 	x := normed(b, op.Input("x"), op.Input("norm"), a.Eps, a.Norm)
@@ -193,13 +197,13 @@ func pair(b *Builder, op *Op, x *Value, activation string) *Value {
 	return b.Value("glu", &GLUAttrs{activation}, gate, up)
 }
 
-// expandMatvecGLU: activation(x·gateᵀ) · x·upᵀ of normalized rows.
+// expandMatvecGLU gives activation(x·gateᵀ) · x·upᵀ of normalized rows.
 func expandMatvecGLU(b *Builder, op *Op) []*Value {
 	a := Attrs[MatvecGLUAttrs](op)
 	return []*Value{pair(b, op, normed(b, op.Input("x"), op.Input("norm"), a.Eps, a.Norm), a.Activation)}
 }
 
-// expandMatvecHeads: a product of the heads of x, normalized and multiplied by a gate.
+// expandMatvecHeads gives a product of the heads of x, normalized and multiplied by a gate.
 func expandMatvecHeads(b *Builder, op *Op) []*Value {
 	a, x := Attrs[MatvecHeadsAttrs](op), op.Input("x")
 	heads := b.Value("reshape", nil, x, []int64{-1, int64(a.Head)})
@@ -227,12 +231,12 @@ func residualSum(b *Builder, op *Op, eps float32) *Value {
 	return x
 }
 
-// expandSum: (x, or its normalization) + residual, times scale.
+// expandSum gives (x, or its normalization) + residual, times scale.
 func expandSum(b *Builder, op *Op) []*Value {
 	return []*Value{residualSum(b, op, Attrs[SumAttrs](op).PreEps)}
 }
 
-// expandAddNorm: the normalization of a sum, and the sum where it is kept.
+// expandAddNorm gives the normalization of a sum, and the sum where it is kept.
 func expandAddNorm(b *Builder, op *Op) []*Value {
 	a := Attrs[AddNormAttrs](op)
 	s := residualSum(b, op, a.PreEps)
@@ -247,7 +251,7 @@ func kept(sum *Value, kept bool, results ...*Value) []*Value {
 	return results
 }
 
-// expandMatvecSum: the product of a row that is the normalization of a sum, and the sum where it is kept.
+// expandMatvecSum gives the product of a row that is the normalization of a sum, and the sum where it is kept.
 func expandMatvecSum(b *Builder, op *Op) []*Value {
 	a := Attrs[MatvecSumAttrs](op)
 	s := residualSum(b, op, a.PreEps)
@@ -255,21 +259,22 @@ func expandMatvecSum(b *Builder, op *Op) []*Value {
 	return kept(s, a.Kept, ended(b, b.Value("linear", nil, x, op.Input("weight")), nil, a.Cap))
 }
 
-// expandMatvecGLUSum: a pair of products of a row that is the normalization of a sum, and the sum where it is kept.
+// expandMatvecGLUSum gives a gated pair of products of a row, which is the normalization of a sum, and the sum where it
+// is kept.
 func expandMatvecGLUSum(b *Builder, op *Op) []*Value {
 	a := Attrs[MatvecSumAttrs](op)
 	s := residualSum(b, op, a.PreEps)
 	return kept(s, a.Kept, pair(b, op, normed(b, s, op.Input("norm"), a.Eps, true), a.Activation))
 }
 
-// expandGatedNorm: glu(gate, rms_norm(x, norm)).
+// expandGatedNorm gives glu(gate, rms_norm(x, norm)).
 func expandGatedNorm(b *Builder, op *Op) []*Value {
 	a, gate := Attrs[GatedNormAttrs](op), op.Input("gate")
 	x := shaped(b, normed(b, op.Input("x"), op.Input("norm"), a.Eps, true), gate.Type)
 	return []*Value{b.Value("glu", &GLUAttrs{a.Activation}, gate, x)}
 }
 
-// expandPrepare: rows, normalized. That they are rounded is part of what a product in precision mixed may do.
+// expandPrepare gives rows, normalized. That they are rounded is part of what a product in precision mixed may do.
 func expandPrepare(b *Builder, op *Op) []*Value {
 	a := Attrs[PrepareAttrs](op)
 	if !a.Norm {
@@ -278,18 +283,18 @@ func expandPrepare(b *Builder, op *Op) []*Value {
 	return []*Value{normed(b, op.Input("x"), op.Input("norm"), a.Eps, a.Norm)}
 }
 
-// expandMatmul: linear(x, weight, bias), with + extra or bounded by the cap.
+// expandMatmul gives linear(x, weight, bias), with + extra or bounded by the cap.
 func expandMatmul(b *Builder, op *Op) []*Value {
 	y := b.Value("linear", nil, op.Input("x"), op.Input("weight"), op.Input("bias"))
 	return []*Value{ended(b, y, op.Input("extra"), Attrs[MatmulAttrs](op).Cap)}
 }
 
-// expandMatmulGLU: activation(x·gateᵀ) · x·upᵀ.
+// expandMatmulGLU gives activation(x·gateᵀ) · x·upᵀ.
 func expandMatmulGLU(b *Builder, op *Op) []*Value {
 	return []*Value{pair(b, op, op.Input("x"), Attrs[MatmulGLUAttrs](op).Activation)}
 }
 
-// expandDenseWeight: the matrix that a weight stands for, in bf16.
+// expandDenseWeight gives the matrix that a weight stands for, in bf16.
 func expandDenseWeight(b *Builder, op *Op) []*Value {
 	w, bf16 := op.Input("weight"), BF16
 	if w.Type.Kind != QuantizedKind {
@@ -308,7 +313,7 @@ func expandDenseWeight(b *Builder, op *Op) []*Value {
 		w.Def.Input("packed"), scales, biases)}
 }
 
-// expandLibraryProduct: linear(x, weight) by the device's library of matrix products.
+// expandLibraryProduct gives linear(x, weight) by the device's library of matrix products.
 func expandLibraryProduct(b *Builder, op *Op) []*Value {
 	return []*Value{b.Value("linear", nil, op.Input("x"), op.Input("weight"))}
 }

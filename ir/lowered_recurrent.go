@@ -14,7 +14,7 @@ type DeltaStepAttrs struct {
 	Early bool
 }
 
-// expandDeltaStep: buffer_delta_rule, token by token, after the normalization of q and k and of the gates.
+// expandDeltaStep gives buffer_delta_rule, token by token, after the normalization of q and k and of the gates.
 func expandDeltaStep(b *Builder, op *Op) []*Value {
 	q, k, v, g, beta := deltaInputs(b, op)
 	return []*Value{b.BufferOp("buffer_delta_rule", op.Buffer, nil, q, k, v, g, beta, op.Input("reset")).Result()}
@@ -35,20 +35,20 @@ func deltaInputs(b *Builder, op *Op) (q, k, v, g, beta *Value) {
 	return q, k, op.Input("v"), g, beta
 }
 
-// expandDeltaChunks: buffer_delta_rule, chunk by chunk.
+// expandDeltaChunks gives buffer_delta_rule, chunk by chunk.
 func expandDeltaChunks(b *Builder, op *Op) []*Value {
 	return []*Value{b.BufferOp("buffer_delta_rule", op.Buffer, nil, op.Input("q"), op.Input("k"), op.Input("v"),
 		op.Input("g"), op.Input("beta"), op.Input("reset")).Result()}
 }
 
-// expandSlotDeltaStep: slot_delta_rule, row by row, after the normalization of q and k and of the gates.
+// expandSlotDeltaStep gives slot_delta_rule, row by row, after the normalization of q and k and of the gates.
 func expandSlotDeltaStep(b *Builder, op *Op) []*Value {
 	q, k, v, g, beta := deltaInputs(b, op)
 	return []*Value{b.BufferOp("slot_delta_rule", op.Buffer, nil, q, k, v, g, beta, op.Input("entries"),
 		op.Input("writes")).Result()}
 }
 
-// expandSlotDeltaChunks: slot_delta_rule, sequences of many rows chunk by chunk.
+// expandSlotDeltaChunks gives slot_delta_rule, sequences of many rows chunk by chunk.
 func expandSlotDeltaChunks(b *Builder, op *Op) []*Value {
 	return []*Value{b.BufferOp("slot_delta_rule", op.Buffer, nil, op.Input("q"), op.Input("k"), op.Input("v"),
 		op.Input("g"), op.Input("beta"), op.Input("entries"),

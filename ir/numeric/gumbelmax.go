@@ -59,7 +59,7 @@ func GumbelNoise(word uint32, shift float32) float32 {
 type Greatest struct {
 	Value float32
 	Index int
-	// NaN tells that some sum was not a number; then Value and Index say nothing.
+	// NaN says that one of the elements was not a number. Value and Index then mean nothing.
 	NaN bool
 }
 

@@ -23,8 +23,9 @@ type QAOptions struct {
 	// Reference is a program whose predictions along the answers are compared; nil for none. Both must give
 	// logits, over the same vocabulary.
 	Reference *session.Model
-	// Answer gives the answer to a prompt from an empty context, where that is no session of the model; nil for a
-	// session. It does not go with Reference, which compares logits.
+	// Answer returns the answer to a prompt in an empty context. Nil stands for a session of the model; an Answer is
+	// set where something else answers, as an executor of shared calls does. It must be nil beside Reference, which
+	// compares logits.
 	Answer func(ctx context.Context, r session.Request) (session.Answer, error)
 	// Done is called after every question; nil for none.
 	Done func(a QAAnswer)

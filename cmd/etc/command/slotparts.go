@@ -33,7 +33,8 @@ func appendRest(sums []byte, metadata map[string]string, tokens []byte) []byte {
 	return binary.LittleEndian.AppendUint64(slices.Clone(sums), h.Sum64())
 }
 
-// fileDType returns the dtype of a tensor of a file that holds elements of d exactly.
+// fileDType returns the dtype as which a slot file stores elements of d, without rounding: d itself where dtypes lists
+// it, else I64.
 func fileDType(d ir.DType) safetensors.DType {
 	for _, x := range dtypes {
 		if x.ir == d {

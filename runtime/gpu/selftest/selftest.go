@@ -13,8 +13,8 @@ import (
 
 // Options say where results of self-tests are stored.
 type Options struct {
-	// Dir is the folder in which a Tester stores the result of each self-test, a file for each kernel. "" stands for the
-	// folder in the user's cache that also holds compiled kernels.
+	// Dir is the folder in which a Tester stores the result of each self-test, a file for each kernel. "" stands for
+	// the folder in the user's cache that also holds compiled kernels.
 	Dir string
 }
 
