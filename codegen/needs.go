@@ -9,7 +9,8 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// Sized is a computation that knows the memory that producing it takes; others are taken to need a piece.
+// Sized is a computation of a weight's bytes that knows how much memory it needs. Of any other computation each worker
+// is reckoned to need pieceSize bytes.
 type Sized interface {
 	// WorkerBytes returns the memory that each worker needs.
 	WorkerBytes() int64

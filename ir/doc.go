@@ -1,11 +1,11 @@
 // Package ir is the intermediate representation of etc: the graph that the compiler builds from a
 // checkpoint and that the runtime lifts from a .pte.
 //
-// A [Module] holds one method: constants with lazily produced bytes ([Data]), mutable buffers, an
-// optional init function and the entry [Func]. A function is a flat list of operations ([Op]) in
-// execution order; If and Scan carry their bodies as regions. Values are in SSA form and typed
-// ([Type]): a tensor of a [DType] with symbolic dims ([Expr]), an int (a 32-bit register that carries
-// its symbolic expression) or a group-quantized weight.
+// A [Module] holds a program: constants with lazily produced bytes ([Data]), mutable buffers, an
+// optional init function, and its methods, which are called entries: one or several, each a [Func]. A
+// function is a flat list of operations ([Op]) in execution order; If and Scan carry their bodies as
+// regions. Values are in SSA form and typed ([Type]): a tensor of a [DType] with symbolic dims ([Expr]),
+// an int (a 32-bit register that carries its symbolic expression) or a group-quantized weight.
 //
 // One table ([Ops]) describes each operation: operands, attribute struct, type rule and, where it is
 // an MLX delegate node, the node that it is written as. Printer, parser, verifier, code generation

@@ -1,5 +1,6 @@
-// Package guide holds an answer to a form where the model may think before it, and may call tools: what the form is for
-// is the text behind the thoughts, and a call that has to come is held to its tool's parameters.
+// Package guide holds an answer to a form, such as a JSON schema, where the model may think before the answer and may
+// call tools. The form is that of the text behind the thoughts. A call that has to come is held to the parameters of
+// its tool.
 //
 // A [Model] is the vocabulary of a model as constraints need it, and the grammars that were compiled for it; a [Guide]
 // follows one answer, token by token.

@@ -17,7 +17,7 @@ import (
 // the trace that its header traceparent names. Below it every choice has three: queue, until its first call; prefill,
 // until the first token; decode, until the end. None holds what was said.
 
-// scope is the name of what makes the spans.
+// scope is OpenTelemetry's name of this package as the code that makes spans: their instrumentation scope.
 const scope = "github.com/etc-ml/etc/runtime/serve"
 
 // traced begins the span of a request, where it is one for an answer.

@@ -73,7 +73,8 @@ func storedAs(w *passes.Weight) string {
 	return form
 }
 
-// error returns the root of the mean of the squared relative errors of the row's weights.
+// error returns the relative error of the rounding of the row's weights, as a root mean square over those that were
+// measured; false where none was.
 func (r *qualityRow) error() (float64, bool) {
 	return math.Sqrt(r.squares / float64(max(r.measured, 1))), r.measured > 0
 }

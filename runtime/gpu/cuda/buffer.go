@@ -19,7 +19,7 @@ type buffer struct {
 	wrapped bool
 	host    pinned // where it is the host's, which has the same address on the GPU
 	awaited int    // the offset of the word of it that tells when it is written, or -1: see await
-	pending bool   // what was launched last and writes to it was not waited for
+	pending bool   // a launch that writes to the buffer may still run: nobody has waited for it
 }
 
 func (d *gpu) NewBuffer(size int) (device.Buffer, error) {
