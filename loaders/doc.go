@@ -1,7 +1,7 @@
 // Package loaders reads a checkpoint, a directory in the layout of Hugging Face or a GGUF file, and builds the
 // module that is its model's forward: names and shapes become an [ir.Module] whose weights are read from the
-// checkpoint when somebody asks for their bytes. Loaders quantize nothing; weights that are quantized already
-// keep their codes.
+// checkpoint when somebody asks for their bytes. Loaders quantize nothing. Weights that are quantized already keep
+// their values, but for Q5_K, Q6_K and fp8 (docs/export.md).
 //
 // [Open] reads configuration, tokenizer files and the headers of the weights and checks them against each
 // other; [Checkpoint.Build] makes a module. huggingface.Families is the table of model families, and there is a builder
