@@ -75,6 +75,21 @@ func TestSpareLeavesConversations(t *testing.T) {
 	}
 }
 
+// TestSpareGoFirst has no memory for the spare checkpoints of a prompt, but for the one at its end: the same prompt
+// finds that.
+func TestSpareGoFirst(t *testing.T) {
+	l := layouts["hybrid"]
+	c := roomy
+	c.CheckpointEvery = 4
+	budget := l.Bytes(cache.Demand{l.Most(42, 0)[0], 4})
+	s := newSim(t, l, c, budget, budget)
+	for i, want := range []int{0, 39} {
+		st := s.arrive(schedule.Request{ID: schedule.ID(i), MaxTokens: 1, Prompt: prompt(40, 7)})
+		s.drain()
+		require.Equal(t, want, st.end.Cached)
+	}
+}
+
 // TestFailedCallLeavesNothing fails the second call of a prompt: nothing that it may have spoiled is kept, and
 // the same prompt gives its tokens afterwards.
 func TestFailedCallLeavesNothing(t *testing.T) {

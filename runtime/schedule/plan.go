@@ -23,6 +23,8 @@ type checkpoint struct {
 	spare bool
 }
 
+func isSpare(c checkpoint) bool { return c.spare }
+
 // wants reports whether the pick feeds the last token that is known.
 func (p *pick) wants() bool { return p.rows == p.q.left() }
 
@@ -118,8 +120,8 @@ func (s *Scheduler) draft(decoding []*pick, left int) {
 	}
 }
 
-// begin makes room for a pick. Short of memory it does without checkpoints, then without drafts, then takes
-// from sequences that arrived later and are not in the call yet; all later ones are not.
+// begin makes room for a pick. Short of memory it does without spare checkpoints, then without the others, then without
+// drafts, then takes from sequences that arrived later and are not in the call yet; all later ones are not.
 func (s *Scheduler) begin(p *pick, call *Call) bool {
 	p.checkpoints = s.checkpoints(p)
 	for {
@@ -136,6 +138,8 @@ func (s *Scheduler) begin(p *pick, call *Call) bool {
 		}
 		youngest := s.running[len(s.running)-1]
 		switch {
+		case len(x.Checkpoints) > 0 && slices.ContainsFunc(p.checkpoints, isSpare):
+			p.checkpoints = slices.DeleteFunc(p.checkpoints, isSpare)
 		case len(x.Checkpoints) > 0:
 			p.checkpoints = nil
 		case p.drafts > 0:
