@@ -104,6 +104,11 @@ func (p *pool) acquire(ctx context.Context, name string) (*Loaded, func(), error
 	if err != nil {
 		return nil, nil, err
 	}
+	return p.await(ctx, m, m.Waiting)
+}
+
+// await is acquire of a model; most is the largest number of requests that wait for it, 0: any number.
+func (p *pool) await(ctx context.Context, m *model, most int) (*Loaded, func(), error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waits := false
@@ -123,7 +128,7 @@ func (p *pool) acquire(ctx context.Context, name string) (*Loaded, func(), error
 			return m.loaded, func() { p.release(m) }, nil
 		}
 		if !waits {
-			if m.Waiting > 0 && m.waiting >= m.Waiting {
+			if most > 0 && m.waiting >= most {
 				return nil, nil, batch.ErrFull
 			}
 			m.waiting++
@@ -224,7 +229,9 @@ func (p *pool) load(m *model, victims []*Loaded) {
 	if err == nil {
 		l.Text.prepare()
 		l.guides = guide.NewModel(l.Text.Tokenizer, l.Text.format, l.Text.Stop, l.Runner.Limits().Vocab)
-		err = l.warm()
+		if err = l.warm(); err != nil {
+			err = errors.Join(err, l.close())
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

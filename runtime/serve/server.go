@@ -87,9 +87,9 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Ready loads the first model, runs a first call and tells /ready so.
+// Ready loads the first model, runs a first call and tells /ready so. It waits for that however many requests do.
 func (s *Server) Ready(ctx context.Context) error {
-	_, release, err := s.pool.acquire(ctx, "")
+	_, release, err := s.pool.await(ctx, s.pool.models[0], 0)
 	if err != nil {
 		return err
 	}

@@ -468,3 +468,61 @@ func TestWaitingForALoadIsBounded(t *testing.T) {
 	require.Equal(t, [2]int{200, 200}, codes)
 	s.object(chatPath, body)
 }
+
+// TestReadyBesideRequests: a server gets ready though as many requests as may wait came before its first model was
+// loaded.
+func TestReadyBesideRequests(t *testing.T) {
+	load, x := make(chan struct{}), &scripted{t: t, text: testText(t), states: map[int32]*scriptedState{}}
+	x.answer = does("fine")
+	s, err := New(Options{Files: []File{{Name: "a", Waiting: 1, Load: func() (*Loaded, error) {
+		<-load
+		run, err := batch.New(x, batch.Options{Sequences: 1, Budget: 64})
+		return &Loaded{Runner: run, Text: x.text}, err
+	}}}})
+	require.NoError(t, err)
+	m, ended := s.pool.models[0], make(chan error, 2)
+	for i, wait := range []func() error{
+		func() error {
+			_, release, err := s.pool.acquire(t.Context(), "a")
+			if err == nil {
+				release()
+			}
+			return err
+		},
+		func() error { return s.Ready(t.Context()) },
+	} {
+		go func() { ended <- wait() }()
+		for waiting := 0; waiting <= i; runtime.Gosched() {
+			require.Empty(t, ended, "it waits for the model")
+			s.pool.mu.Lock()
+			waiting = m.waiting
+			s.pool.mu.Unlock()
+		}
+	}
+	close(load)
+	require.NoError(t, <-ended)
+	require.NoError(t, <-ended)
+	require.NoError(t, s.Close())
+}
+
+// TestFirstCallFails: a model whose first call fails is closed, so that it can be loaded again.
+func TestFirstCallFails(t *testing.T) {
+	var made []*scripted
+	closed := 0
+	s, err := New(Options{Files: []File{{Name: "a", Load: func() (*Loaded, error) {
+		x := &scripted{t: t, text: testText(t), answer: does("fine"), states: map[int32]*scriptedState{}}
+		if made = append(made, x); len(made) == 1 {
+			x.fail = func(int) error { return errors.New("the device fell off the bus") }
+		}
+		run, err := batch.New(x, batch.Options{Sequences: 1, Budget: 64})
+		return &Loaded{Runner: run, Text: x.text, Close: func() error { closed++; return nil }}, err
+	}}}})
+	require.NoError(t, err)
+	require.ErrorContains(t, s.Ready(t.Context()), "a: the device fell off the bus")
+	require.True(t, made[0].closed)
+	require.Equal(t, 1, closed)
+	require.NoError(t, s.Ready(t.Context()))
+	require.NoError(t, s.Close())
+	require.True(t, made[1].closed)
+	require.Equal(t, 2, closed)
+}
