@@ -64,6 +64,7 @@ type pool struct {
 	// patience is how long a model may lack room while others that are loaded get new requests.
 	patience time.Duration
 	freed    chan struct{}
+	closing  bool // models that had to make room are being closed, and still have it
 	closed   bool
 }
 
@@ -178,6 +179,9 @@ func (p *pool) starving(m *model) bool {
 
 // begin begins to load a model, if there is room for it.
 func (p *pool) begin(m *model) {
+	if p.closing {
+		return
+	}
 	victims, ok := p.room(m)
 	if !ok {
 		if m.since.IsZero() {
@@ -185,7 +189,7 @@ func (p *pool) begin(m *model) {
 		}
 		return
 	}
-	m.loading, m.err, m.since = make(chan struct{}), nil, time.Time{}
+	m.loading, m.err, m.since, p.closing = make(chan struct{}), nil, time.Time{}, len(victims) > 0
 	go p.load(m, victims)
 }
 
@@ -221,6 +225,12 @@ func (p *pool) load(m *model, victims []*Loaded) {
 	var err error
 	for _, v := range victims {
 		err = errors.Join(err, v.close())
+	}
+	if len(victims) > 0 {
+		p.mu.Lock()
+		p.closing = false
+		p.signal()
+		p.mu.Unlock()
 	}
 	var l *Loaded
 	if err == nil {

@@ -526,3 +526,60 @@ func TestFirstCallFails(t *testing.T) {
 	require.True(t, made[1].closed)
 	require.Equal(t, 2, closed)
 }
+
+// TestLoadAfterClose: while models that make room for another one are being closed, no model is loaded into memory that
+// they still have, one of them least of all.
+func TestLoadAfterClose(t *testing.T) {
+	var mu sync.Mutex
+	var used, most int64
+	closing, end := make(chan struct{}, 9), make(chan struct{})
+	var files []File
+	for name, memory := range map[string]int64{"a": 5, "b": 25, "c": 20} {
+		files = append(files, File{Name: name, Memory: memory, Load: func() (*Loaded, error) {
+			mu.Lock()
+			used += memory
+			most = max(most, used)
+			mu.Unlock()
+			x := &scripted{t: t, text: testText(t), answer: does("fine"), states: map[int32]*scriptedState{}}
+			run, err := batch.New(x, batch.Options{Sequences: 1, Budget: 64})
+			return &Loaded{Runner: run, Text: x.text, Close: func() error {
+				closing <- struct{}{}
+				<-end
+				mu.Lock()
+				defer mu.Unlock()
+				used -= memory
+				return nil
+			}}, err
+		}})
+	}
+	s, err := New(Options{Memory: 30, Files: files})
+	require.NoError(t, err)
+	got := make(chan error, 2)
+	acquire := func(name string) {
+		_, release, err := s.pool.acquire(t.Context(), name)
+		if err == nil {
+			release()
+		}
+		got <- err
+	}
+	for _, name := range []string{"a", "b"} {
+		acquire(name)
+		require.NoError(t, <-got)
+	}
+	go acquire("c")
+	<-closing
+	go acquire("a")
+	for waits := false; !waits; runtime.Gosched() {
+		m, _ := s.pool.find("a")
+		s.pool.mu.Lock()
+		waits = m.waiting == 1
+		require.Nil(t, m.loading, "it is still being closed")
+		s.pool.mu.Unlock()
+	}
+	close(end)
+	require.NoError(t, <-got)
+	require.NoError(t, <-got)
+	require.NoError(t, s.Close())
+	require.Zero(t, used)
+	require.LessOrEqual(t, most, int64(30))
+}
