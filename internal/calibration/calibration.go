@@ -151,12 +151,6 @@ func (c *Text) run(ctx context.Context, f Options, in *loaders.Checkpoint,
 		return options.Recipe, kind.Of(kind.ErrUsage, err)
 	}
 	options.Report = nil
-	c.dir, c.keep = f.Dir, f.Resume
-	if !f.Resume {
-		if err := os.RemoveAll(c.dir); err != nil {
-			return options.Recipe, err
-		}
-	}
 	if options.Allocate != nil {
 		if options.Damage, err = c.damage(ctx, f, in, options, windows); err != nil {
 			return options.Recipe, err
@@ -167,7 +161,7 @@ func (c *Text) run(ctx context.Context, f Options, in *loaders.Checkpoint,
 		return recipe, err
 	}
 	shown, start := time.Now(), time.Now()
-	run := calibrate.Options{Windows: windows, HeldOut: held, Recipe: recipe, Dir: c.dir, Jobs: f.Jobs,
+	run := calibrate.Options{Windows: windows, HeldOut: held, Recipe: recipe, Dir: f.Dir, Jobs: f.Jobs,
 		MaxRAM: f.MaxRAM,
 		Progress: func(done, total int, name string) {
 			if time.Since(shown) > News {
@@ -186,13 +180,29 @@ func (c *Text) run(ctx context.Context, f Options, in *loaders.Checkpoint,
 	if run.Identity, err = c.identity(in, recipe); err != nil {
 		return recipe, err
 	}
+	if err := c.take(f); err != nil {
+		return recipe, err
+	}
 	f.Log("calibrating with %s, %s of %d tokens, and %d held out", c.Name, count(len(windows), "window"), Window,
 		len(held))
 	c.result, err = calibrate.Run(ctx, m, run)
 	if errors.Is(err, context.Canceled) && f.Resume {
-		err = fmt.Errorf("%w; --resume goes on from %s", err, c.dir)
+		err = fmt.Errorf("%w; --resume goes on from %s", err, f.Dir)
 	}
 	return recipe, err
+}
+
+// take makes the directory that of this calibration, once nothing speaks against that any more: what is there, perhaps
+// the work of days that was cut, is deleted without Resume.
+func (c *Text) take(f Options) error {
+	if c.dir == f.Dir {
+		return nil
+	}
+	c.dir, c.keep = f.Dir, f.Resume
+	if f.Resume {
+		return nil
+	}
+	return os.RemoveAll(c.dir)
 }
 
 // The part of the text that damage is measured on: this many windows, spread over it, of this many tokens each. The
@@ -232,6 +242,9 @@ func (c *Text) damage(ctx context.Context, f Options, in *loaders.Checkpoint, o 
 		err = f.checkMemory("measuring the damage of each weight", need)
 	}
 	if err != nil {
+		return nil, err
+	}
+	if err := c.take(f); err != nil {
 		return nil, err
 	}
 	f.Log("measuring the damage of each weight on %s of %s", count(n, "window"), c.Name)
