@@ -295,6 +295,7 @@ func (r *Runner) loop() {
 		}
 		if call == nil {
 			r.ended(r.sched.Ended(), nil)
+			r.count(nil) // streams that were cancelled between two calls hold nothing now
 			<-r.wake
 			continue
 		}

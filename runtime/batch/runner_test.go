@@ -3,6 +3,7 @@ package batch_test
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -160,6 +161,30 @@ func TestCancelAbandonsTheCall(t *testing.T) {
 	require.NoError(t, err)
 	got, _ = collect(t, s)
 	require.Equal(t, alone(t, false, q).Tokens, got)
+}
+
+// TestStatsOfAnIdleRunner: what a stream held that was cancelled between two calls is not told as held any more.
+func TestStatsOfAnIdleRunner(t *testing.T) {
+	x, err := batch.NewOneByOne(load(t, &hasher{}, false), 100, 1, "")
+	require.NoError(t, err)
+	submitted := make(chan *batch.Stream, 1)
+	run, err := batch.New(x, batch.Options{Budget: 1000, Observe: func(batch.Step) {
+		select {
+		case s := <-submitted:
+			s.Cancel()
+			submitted <- s
+		default: // the call behind the one that saw the stream
+		}
+	}})
+	require.NoError(t, err)
+	s, err := run.Submit(t.Context(), plain(5, 6, 7))
+	require.NoError(t, err)
+	submitted <- s
+	collect(t, s)
+	for st := run.Stats(); st.Used > st.Idle || st.Running+st.Waiting > 0 || st.Pressure > 0; st = run.Stats() {
+		runtime.Gosched()
+	}
+	require.NoError(t, run.Close())
 }
 
 func TestQueueIsBounded(t *testing.T) {
