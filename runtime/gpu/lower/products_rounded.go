@@ -85,7 +85,7 @@ func (g *graph) roundsGated(n *ir.Op, a *ir.GatedNormAttrs) bool {
 	grid, gates, ok := GridsOf(x.View, gate.View)
 	k := kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides, Weight: typeOf(n.Input("norm")), Eps: a.Eps,
 		Gated: true, Activation: activation, Gates: gates, Half: true, Lanes: a.Packed == kernels.InLanes}
-	return ok && ask(g.Target, "allowed", k, grid.Tokens, func() bool { return g.Allowed(k.Launch(grid.Tokens)) })
+	return ok && g.normalizes(k, grid.Tokens)
 }
 
 // roundsSum reports whether the device has the kernel of an add_norm that writes bf16.
@@ -98,7 +98,7 @@ func (g *graph) roundsSum(n *ir.Op, a *ir.AddNormAttrs) bool {
 	k := kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides, Pre: typeOf(n.Input("pre")), PreEps: a.PreEps,
 		Add: true, Scale: typeOf(n.Input("scale")), Sum: a.Kept, Weight: typeOf(n.Input("norm")), Eps: a.Eps, Half: true,
 		Lanes: a.Packed == kernels.InLanes}
-	return ok && ask(g.Target, "allowed", k, grid.Tokens, func() bool { return g.Allowed(k.Launch(grid.Tokens)) })
+	return ok && g.normalizes(k, grid.Tokens)
 }
 
 // typeOf is the dtype in which kernels of norms read a weight; None where there is no weight.

@@ -53,7 +53,12 @@ func (g *graph) isNorm(op *ir.Op) bool {
 	}
 	grid, ok := GridOf(l.Shape, l.Strides)
 	k := kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides, Eps: normEps(op)}
-	return ok && ask(g.Target, "allowed", k, grid.Tokens, func() bool { return g.Allowed(k.Launch(grid.Tokens)) })
+	return ok && g.normalizes(k, grid.Tokens)
+}
+
+// normalizes reports whether the device has the kernel of a norm, for so many tokens.
+func (g *graph) normalizes(k kernels.RMSNorm, tokens int) bool {
+	return ask(g.Target, "allowed", k, tokens, func() bool { return g.Allowed(k.Launch(tokens)) })
 }
 
 func normEps(op *ir.Op) float32 { return ir.Attrs[ir.NormAttrs](op).Eps }
@@ -73,7 +78,7 @@ func (g *graph) sumOf(op *ir.Op, x, residual *ir.Value, pre *ir.Op) bool {
 	from, _ := g.numbers(in)
 	grid, ok := RowsOf(from.Shape, from.Strides, width(x))
 	k := kernels.RMSNorm{N: grid.Width, Heads: 1, X: grid.Strides, Add: true, Sum: true, SumOnly: true}
-	if !ok || !ask(g.Target, "allowed", k, grid.Tokens, func() bool { return g.Allowed(k.Launch(grid.Tokens)) }) {
+	if !ok || !g.normalizes(k, grid.Tokens) {
 		return false
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
