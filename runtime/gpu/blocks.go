@@ -234,7 +234,7 @@ func bindRowsAttention(b *binder) bool {
 			return false
 		}
 	}
-	return a.Last || b.launch("attention merge", merge, nil, kernels.BlockAttentionMergeArguments[operand]{Part: whole(sums),
-		ML: whole(ml), Positions: t.positions, Sequences: t.sequences,
-		Gate: gate, Out: bytesOf(out), Step: t.step})
+	return a.Last || b.launch("attention merge", merge, nil, kernels.BlockAttentionMergeArguments[operand]{
+		Part: whole(sums), ML: whole(ml), Positions: t.positions, Sequences: t.sequences, Gate: gate,
+		Out: bytesOf(out), Step: t.step})
 }

@@ -42,17 +42,17 @@ type pair struct {
 	position *hostValue
 }
 
-// uniform reserves size bytes in the uniform buffer and returns their place. encode writes them before every call.
+// uniform reserves size bytes in the uniform buffer and returns their slot, which arrange gives its place. encode writes
+// them before every call.
 func (b *binder) uniform(size int, encode func(p []byte) error) *slot {
 	return b.upload(size, upload{encode: encode})
 }
 
-// upload does what uniform does, for an upload whose fields other than the place the caller has set. It sets u.at to
-// the reserved place, which it also returns.
+// upload does what uniform does, for an upload whose fields other than the slot the caller has set. It sets u.at to the
+// slot, which it also returns.
 func (b *binder) upload(size int, u upload) *slot {
 	w := &b.plan.uniforms
-	u.at = &slot{Slot: plan.Slot{Offset: w.size, Size: size}}
-	w.size = (w.size + size + alignment - 1) &^ (alignment - 1)
+	u.at = &slot{Slot: plan.Slot{Size: size}}
 	w.slots, w.uploads = append(w.slots, u.at), append(w.uploads, u)
 	return u.at
 }
@@ -220,9 +220,9 @@ func (w *uniforms) fill() error {
 // not.
 const smallUniform = 1024
 
-// arrange puts small uniforms before large ones, so that few writes bring what a call changes.
+// arrange gives all uniforms their places, the small ones before the large ones, so that few writes bring what a call
+// changes.
 func (w *uniforms) arrange() {
-	w.size = 0
 	place := func(small bool) {
 		for _, s := range w.slots {
 			if s.Size <= smallUniform == small {
