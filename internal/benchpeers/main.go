@@ -98,9 +98,9 @@ func run() error {
 // makeFiles makes the files of models, those of servers or of the others.
 func (p *peers) makeFiles(names string, served bool) error {
 	for name := range strings.SplitSeq(names, ",") {
-		m, ok := models()[name]
-		if !ok {
-			return fmt.Errorf("-models: there is no %q", name)
+		m, err := modelNamed(name)
+		if err != nil {
+			return err
 		}
 		of := p.files
 		if served {
@@ -119,9 +119,9 @@ func (p *peers) measureAll(path, commit, names, threads, depths string, busy int
 		return err
 	}
 	for name := range strings.SplitSeq(names, ",") {
-		m, ok := models()[name]
-		if !ok {
-			return fmt.Errorf("-models: there is no %q", name)
+		m, err := modelNamed(name)
+		if err != nil {
+			return err
 		}
 		for _, t := range strings.Split(threads, ",") {
 			for _, d := range strings.Split(depths, ",") {

@@ -30,6 +30,15 @@ func models() map[string]model {
 	return all
 }
 
+// modelNamed returns the model of that name.
+func modelNamed(name string) (model, error) {
+	m, ok := models()[name]
+	if !ok {
+		return model{}, fmt.Errorf("-models: there is no %q", name)
+	}
+	return m, nil
+}
+
 func start(arch string, layers int) *gguf {
 	g := &gguf{}
 	g.set("general.architecture", arch)

@@ -159,8 +159,8 @@ func (p *peers) measure(s *server, k servedKind, o served) (servedRun, error) {
 	if err != nil {
 		return servedRun{}, err
 	}
-	args := []string{"bench", "--serve", s.url, "--concurrent", k.streams, "--requests", fmt.Sprint(streams * o.perStream),
-		"-p", fmt.Sprint(o.prompt), "-n", fmt.Sprint(o.generate), "--json"}
+	args := []string{"bench", "--serve", s.url, "--concurrent", k.streams, "--requests",
+		fmt.Sprint(streams * o.perStream), "-p", fmt.Sprint(o.prompt), "-n", fmt.Sprint(o.generate), "--json"}
 	if k.prompts == sameAgain {
 		args = append(args, "--prompt-seed", seedOfAgain)
 	}
@@ -193,9 +193,9 @@ func (p *peers) measure(s *server, k servedKind, o served) (servedRun, error) {
 
 // serve compares the servers of a model in turns, and writes a table of the medians.
 func (p *peers) serve(w io.Writer, name string, threads string, o served) error {
-	m, ok := models()[name]
-	if !ok {
-		return fmt.Errorf("-models: there is no %q", name)
+	m, err := modelNamed(name)
+	if err != nil {
+		return err
 	}
 	kinds, err := o.kinds()
 	if err != nil {
