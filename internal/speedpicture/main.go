@@ -84,6 +84,7 @@ const (
 	longest    = 9.0 // the ratio that a bar of all the room stands for
 )
 
+// style is that of both pictures; --less is the color of what is slower, and of llama.cpp.
 const style = `<style>
 svg { --page: #ffffff; --ink: #16181d; --soft: #565c68; --grid: #e6e9ee; --one: #8d95a3; --ours: #2563a8; --less: #b8431a; }
 @media (prefers-color-scheme: dark) { svg { --page: #14161a; --ink: #e6e8ec; --soft: #a2a9b6; --grid: #2b3039; --one: #727b8a;

@@ -69,14 +69,9 @@ const (
 	plotHeight  = panelHeight - panelTop - 44
 )
 
+// streamStyle are the lines of both programs, beside style.
 const streamStyle = `<style>
-svg { --page: #ffffff; --ink: #16181d; --soft: #565c68; --grid: #e6e9ee; --ours: #2563a8; --theirs: #b8431a; }
-@media (prefers-color-scheme: dark) { svg { --page: #14161a; --ink: #e6e8ec; --soft: #a2a9b6; --grid: #2b3039;
-  --ours: #7fb2ee; --theirs: #f0945f; } }
-text { font: 12px system-ui, sans-serif; fill: var(--soft); } .title { font-size: 15px; font-weight: 600; fill: var(--ink); }
-.model { font-weight: 600; fill: var(--ink); } .grid { stroke: var(--grid); }
-.ours { stroke: var(--ours); fill: var(--ours); } .theirs { stroke: var(--theirs); fill: var(--theirs); stroke-dasharray: 5 3; }
-polyline { fill: none !important; stroke-width: 2; } .key { stroke: none; }
+.curve { fill: none; stroke: var(--ours); stroke-width: 2; } .curve.less { stroke: var(--less); stroke-dasharray: 5 3; }
 </style>
 `
 
@@ -84,12 +79,12 @@ polyline { fill: none !important; stroke-width: 2; } .key { stroke: none; }
 func drawStreams(all []panel) []byte {
 	var b bytes.Buffer
 	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
-	line(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="Tokens a second by streams">`,
+	line(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="Tokens a second">`,
 		panelWidth*len(all), panelHeight)
-	b.WriteString(streamStyle)
+	b.WriteString(style + streamStyle)
 	line(`<rect width="%d" height="%d" fill="var(--page)"/>`, panelWidth*len(all), panelHeight)
 	line(`<text class="title" x="16" y="24">Tokens a second of all streams together</text>`)
-	line(`<text class="ours key" x="16" y="44">etc</text><text class="theirs key" x="44" y="44">llama.cpp</text>`)
+	line(`<text x="16" y="44"><tspan class="ours">etc</tspan>  <tspan class="less">llama.cpp</tspan></text>`)
 	for i, p := range all {
 		p.draw(line, i*panelWidth)
 	}
@@ -127,7 +122,7 @@ func (p panel) draw(line func(format string, a ...any), left int) {
 	y := func(speed float64) float64 {
 		return panelTop + plotHeight - (math.Log10(speed)-least)/(most-least)*plotHeight
 	}
-	line(`<text class="model" x="%d" y="%d">%s, %s</text>`, left+16, panelTop-14, html.EscapeString(p.model),
+	line(`<text class="machine" x="%d" y="%d">%s, %s</text>`, left+16, panelTop-14, html.EscapeString(p.model),
 		html.EscapeString(p.machine))
 	for _, speed := range lines {
 		line(`<line class="grid" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, left+axis, y(speed), left+axis+plotWidth, y(speed))
@@ -140,12 +135,12 @@ func (p panel) draw(line func(format string, a ...any), left int) {
 	for _, curve := range []struct {
 		class string
 		of    func(point) float64
-	}{{"ours", func(q point) float64 { return q.ours }}, {"theirs", func(q point) float64 { return q.theirs }}} {
+	}{{"ours", func(q point) float64 { return q.ours }}, {"less", func(q point) float64 { return q.theirs }}} {
 		var at []string
 		for _, q := range p.points {
 			at = append(at, fmt.Sprintf("%.1f,%.1f", x(q.streams), y(curve.of(q))))
 			line(`<circle class="%s" cx="%.1f" cy="%.1f" r="3"/>`, curve.class, x(q.streams), y(curve.of(q)))
 		}
-		line(`<polyline class="%s" points="%s"/>`, curve.class, strings.Join(at, " "))
+		line(`<polyline class="curve %s" points="%s"/>`, curve.class, strings.Join(at, " "))
 	}
 }
