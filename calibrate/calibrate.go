@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/ir/numeric/dot"
 	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/passes/quantize"
@@ -196,9 +195,6 @@ type driver struct {
 	source Source
 }
 
-// workers returns what runs functions on count goroutines.
-func (d *driver) workers(count int) eachFunc { return workers(count) }
-
 // streams returns all streams.
 func (d *driver) streams() []*stream {
 	if d.exact == nil {
@@ -315,8 +311,7 @@ func (d *driver) logits(s *stream, w *window, c *call, x *site, from rows, k *co
 	if err != nil {
 		return dot.Matrix{}, 0, err
 	}
-	f := &frame{stream: s, window: w, call: c, values: map[*ir.Value]eval.Value{}, bytes: map[*ir.Value]int64{},
-		ledger: d.ledger}
+	f := newFrame(s, w, c, d.ledger)
 	defer f.close()
 	defer d.ledger.give(n)
 	if err := f.run(g, given[0], k, true); err != nil {
@@ -333,7 +328,7 @@ func (d *driver) logits(s *stream, w *window, c *call, x *site, from rows, k *co
 
 // tail runs the last segment for the held-out windows, call by call since logits are large, and compares the logits.
 func (d *driver) tail(g *segment, x *site, c config, k [2]*constants) error {
-	each := d.workers(c.jobs)
+	each := workers(c.jobs)
 	for i, w := range d.held[0].windows {
 		for j, one := range w.calls {
 			if err := d.ctx.Err(); err != nil {

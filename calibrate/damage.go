@@ -164,7 +164,7 @@ func (d *damage) tried(w *weight) *weight {
 // compare runs the last segment call by call, and compares the logits.
 func (d *damage) compare(x *site, c config, k *constants) error {
 	d.divergence = make([][]float64, len(d.names))
-	each := d.workers(c.jobs)
+	each := workers(c.jobs)
 	for i := range d.n {
 		for j := range d.all.windows[i].calls {
 			var given dot.Matrix

@@ -249,13 +249,13 @@ func (d *driver) solveExperts(m *site, open []*stored, c config) error {
 		held := momentBytes(r.x.cols, m.weights[:downWeight]...)
 		d.ledger.take(held)
 		defer d.ledger.give(held)
-		if x.all, err = d.momentsOf(r.x, m.weights[:downWeight], d.workers(c.solvers)); err != nil {
+		if x.all, err = d.momentsOf(r.x, m.weights[:downWeight], workers(c.solvers)); err != nil {
 			return err
 		}
 	}
 	x.lent = &scratches{driver: d, site: m, solves: true}
 	defer x.lent.close()
-	return d.workers(c.solvers).try(len(r.choices), func(e int) error {
+	return workers(c.solvers).try(len(r.choices), func(e int) error {
 		if err := d.ctx.Err(); err != nil {
 			return err
 		}

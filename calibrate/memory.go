@@ -83,7 +83,7 @@ type plan struct {
 
 // newPlan returns the plan of a calibration, for any memory.
 func newPlan(m *ir.Module, o Options) (*plan, error) {
-	p := &plan{module: m, tokens: 0, follows: Follows(o.Recipe), jobs: jobsOf(o.Jobs)}
+	p := &plan{module: m, follows: Follows(o.Recipe), jobs: jobsOf(o.Jobs)}
 	d := &driver{module: m, options: o}
 	times := 1
 	if p.follows {

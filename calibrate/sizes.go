@@ -7,7 +7,7 @@ import (
 
 // sizes computes how large the values of a module are in a call of a shape.
 type sizes struct {
-	module *ir.Module
+	tokens map[*ir.Symbol]bool // the symbols that stand for the number of tokens of a call
 	known  map[sizeKey]int64
 }
 
@@ -16,7 +16,17 @@ type sizeKey struct {
 	shape
 }
 
-func newSizes(m *ir.Module) *sizes { return &sizes{m, map[sizeKey]int64{}} }
+func newSizes(m *ir.Module) *sizes {
+	z := &sizes{map[*ir.Symbol]bool{}, map[sizeKey]int64{}}
+	for _, p := range m.Entry.Params {
+		for _, x := range p.Type.Shape {
+			if symbol, ok := x.Symbol(); ok {
+				z.tokens[symbol] = true
+			}
+		}
+	}
+	return z
+}
 
 // elements returns the largest number of elements that a value can have in a call; 0 for an int.
 func (z *sizes) elements(v *ir.Value, s shape) int64 {
@@ -37,16 +47,8 @@ func (z *sizes) elements(v *ir.Value, s shape) int64 {
 
 // dim returns the largest value that a dim can have in a call.
 func (z *sizes) dim(d *ir.Expr, s shape) int64 {
-	tokens := map[*ir.Symbol]bool{}
-	for _, p := range z.module.Entry.Params {
-		for _, x := range p.Type.Shape {
-			if symbol, ok := x.Symbol(); ok {
-				tokens[symbol] = true
-			}
-		}
-	}
 	_, most := d.Substitute(func(symbol *ir.Symbol) *ir.Expr {
-		if tokens[symbol] {
+		if z.tokens[symbol] {
 			return ir.Const(int64(s.tokens))
 		}
 		return nil
@@ -56,7 +58,7 @@ func (z *sizes) dim(d *ir.Expr, s shape) int64 {
 	}
 	// What is no number of tokens is a position.
 	n, err := d.Eval(func(symbol *ir.Symbol) (int64, bool) {
-		if tokens[symbol] {
+		if z.tokens[symbol] {
 			return int64(s.tokens), true
 		}
 		return int64(s.position), true
@@ -92,7 +94,7 @@ func constantBytes(c *ir.Constant) int64 {
 	return 8*n + ir.DataSize(c.Data)
 }
 
-// buffer returns the size of a buffer.
+// bufferBytes returns the size of a buffer.
 func bufferBytes(b *ir.Buffer) int64 {
 	dims, _ := b.Type.Static()
 	if b.Type.DType.IsFloat() {

@@ -22,7 +22,7 @@ func (w *weight) follows(inputs int) bool {
 
 // solveLinear quantizes the weight of a linear into its file.
 func (d *driver) solveLinear(x *site, open []*stored, c config) error {
-	w, each := x.weights[0], d.workers(c.solvers)
+	w, each := x.weights[0], workers(c.solvers)
 	in, err := newTable(d.shelf, calls(d.text.windows), x.op.Input("x"))
 	if err != nil {
 		return err

@@ -163,6 +163,12 @@ type frame struct {
 	ledger *ledger
 }
 
+// newFrame returns the frame of a call of a window, without values.
+func newFrame(s *stream, w *window, c *call, l *ledger) *frame {
+	return &frame{stream: s, window: w, call: c, values: map[*ir.Value]eval.Value{}, bytes: map[*ir.Value]int64{},
+		ledger: l}
+}
+
 // tensorBytes returns the size of a tensor in memory.
 func tensorBytes(t *eval.Tensor) int64 {
 	if t == nil {
@@ -327,8 +333,7 @@ func (f *frame) buffer(b *ir.Buffer) *eval.Tensor {
 // runWindow executes the operations of a segment for a window. given are the results of the site, by call.
 func (s *stream) runWindow(g *segment, w *window, given []map[*ir.Value]eval.Value, k *constants, l *ledger) error {
 	for i, c := range w.calls {
-		f := &frame{stream: s, window: w, call: c, values: map[*ir.Value]eval.Value{}, bytes: map[*ir.Value]int64{},
-			ledger: l}
+		f := newFrame(s, w, c, l)
 		err := f.run(g, given[i], k, false)
 		f.close()
 		if err != nil {
@@ -356,7 +361,7 @@ const windowsAtOnce = 16
 // advance executes a segment for all windows of a stream, c.windows of them at a time. The segment begins with its
 // site, the operation with weights; from reads the weights, quantized or not, row by row, one element for each weight.
 func (d *driver) advance(s *stream, g *segment, at *site, from []rows, c config, k *constants) error {
-	each := d.workers(c.jobs)
+	each := workers(c.jobs)
 	for chunk := range slices.Chunk(s.windows, max(c.windows, 1)) {
 		if err := d.ctx.Err(); err != nil {
 			return err
