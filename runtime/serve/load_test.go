@@ -382,6 +382,19 @@ func (l lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
+// askUnread asks for a long answer at an address and reads nothing of it. Its connection stays open until the test ends.
+func askUnread(t *testing.T, address string) {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(4096))
+	b := `{` + hello + `, "stream": true, "n": 8, "logprobs": true, "top_logprobs": 20}`
+	_, err = fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s",
+		len(b), b)
+	require.NoError(t, err)
+}
+
 // TestUnreadAnswersAreCut: a client that reads nothing of an answer, though its connection stays open, is cut in the
 // end.
 func TestUnreadAnswersAreCut(t *testing.T) {
@@ -391,14 +404,7 @@ func TestUnreadAnswersAreCut(t *testing.T) {
 		o.WriteTime = 50 * time.Millisecond
 		o.Log = slog.New(slog.NewTextHandler(lockedWriter{&log, &mu}, nil))
 	})
-	c, err := net.Dial("tcp", strings.TrimPrefix(s.http.URL, "http://"))
-	require.NoError(t, err)
-	defer c.Close()
-	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(4096))
-	b := `{` + hello + `, "stream": true, "n": 8, "logprobs": true, "top_logprobs": 20}`
-	_, err = fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s",
-		len(b), b)
-	require.NoError(t, err)
+	askUnread(t, strings.TrimPrefix(s.http.URL, "http://"))
 	require.Eventually(t, func() bool {
 		_, text := s.get("/metrics")
 		return strings.Contains(text, `etc_requests_total{path="/v1/chat/completions",status="200"} 1`)
@@ -420,14 +426,7 @@ func TestEndBesideAnUnreadAnswer(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx, l, 0) }()
-	c, err := net.Dial("tcp", l.Addr().String())
-	require.NoError(t, err)
-	defer c.Close()
-	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(4096))
-	b := `{` + hello + `, "stream": true, "n": 8, "logprobs": true, "top_logprobs": 20}`
-	_, err = fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s",
-		len(b), b)
-	require.NoError(t, err)
+	askUnread(t, l.Addr().String())
 	answers := func() float64 { return s.scrape()["etc_calls_total"].Metric[0].GetCounter().GetValue() }
 	for last, same := -1.0, 0; same < 20; time.Sleep(10 * time.Millisecond) { // until nothing goes on: a write waits
 		if n := answers(); n == last && n > 10 {
