@@ -28,6 +28,14 @@ func rowsOf(parts ...[]kernels.BlockRow) (out []kernels.BlockRow) {
 	return out
 }
 
+// tablesOf returns the positions and the sequences of rows.
+func tablesOf(rows []kernels.BlockRow) (positions, sequences []int32) {
+	for _, r := range rows {
+		positions, sequences = append(positions, r.Position), append(sequences, r.Sequence)
+	}
+	return positions, sequences
+}
+
 func TestRowAngles(t *testing.T) {
 	t.Parallel()
 	l, err := kernels.RowAngles{Dims: 12, Scale: 0.5}.Launch(9)
@@ -233,10 +241,7 @@ func TestBlockRowsAreAlone(t *testing.T) {
 	attend := func(rows []kernels.BlockRow, q []float32) []float32 {
 		part, merge, parts, err := a.Launches(len(rows))
 		require.NoError(t, err)
-		var positions, sequences []int32
-		for _, r := range rows {
-			positions, sequences = append(positions, r.Position), append(sequences, r.Sequence)
-		}
+		positions, sequences := tablesOf(rows)
 		n := len(rows) * a.Heads
 		partial, ml, out, step := make([]float32, n*parts*a.D), make([]float32, n*parts*2), make([]float32, n*a.D),
 			[]int32{int32(len(rows)), units}
@@ -253,10 +258,7 @@ func TestBlockRowsAreAlone(t *testing.T) {
 		one.Last = true
 		part, _, parts, err := one.Launches(len(rows))
 		require.NoError(t, err)
-		var positions, sequences []int32
-		for _, r := range rows {
-			positions, sequences = append(positions, r.Position), append(sequences, r.Sequence)
-		}
+		positions, sequences := tablesOf(rows)
 		n := len(rows) * a.Heads
 		out, arrivals := make([]float32, n*a.D), make([]uint32, n)
 		kerneltest.RunWithin(t, kerneltest.CUDAMemory, part, kernels.BlockAttentionPartArguments[any]{Q: q, Keys: keys,
