@@ -153,8 +153,8 @@ func TestMemoryGrows(t *testing.T) {
 	require.ErrorContains(t, err, "at least one window")
 }
 
-// TestMemoryPlans plans runs within many bounds: what is reckoned with never exceeds one, and nothing lies on disk where
-// there is memory for all.
+// TestMemoryPlans plans runs within many bounds: what is reckoned with never exceeds one, and nothing lies on disk
+// where there is memory for all.
 func TestMemoryPlans(t *testing.T) {
 	for _, name := range []string{"gemma4-chat", "qwen35moe-chat"} {
 		if testing.Short() && name != "qwen35moe-chat" {

@@ -182,9 +182,9 @@ func factor(a dot.Matrix, least float32, each Each) dot.Matrix {
 	return l
 }
 
-// factorInto sets l to L of the Cholesky decomposition L·Lᵀ of a, symmetric and positive definite, in a form in which row j
-// holds L[j][i] for the i ≤ j, and behind its diagonal L[i][j]/L[j][j] for the i > j. A pivot that rounding has made
-// too small becomes least. l may be a; of a only what is below the diagonal is read.
+// factorInto sets l to L of the Cholesky decomposition L·Lᵀ of a, symmetric and positive definite, in a form in
+// which row j holds L[j][i] for the i ≤ j, and behind its diagonal L[i][j]/L[j][j] for the i > j. A pivot that rounding
+// has made too small becomes least. l may be a; of a only what is below the diagonal is read.
 func factorInto(l, a dot.Matrix, least float32, each Each) {
 	n := a.Rows
 	diagonal := make([]float32, n)

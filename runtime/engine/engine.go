@@ -160,8 +160,8 @@ type RowsOfCalls interface {
 }
 
 // AnyRows is implemented by engines that plan a call of a new number of rows in less time than a few more rows take.
-// Calls of many sequences then have nearly the rows that they need. Without it they are filled up to few numbers of rows,
-// each of which the engine plans once.
+// Calls of many sequences then have nearly the rows that they need. Without it they are filled up to few numbers of
+// rows, each of which the engine plans once.
 type AnyRows interface {
 	// RunsAnyRows reports whether the engine is such a one.
 	RunsAnyRows() bool

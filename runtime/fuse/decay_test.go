@@ -10,8 +10,9 @@ import (
 	"github.com/etc-ml/etc/runtime/fuse"
 )
 
-// TestDecayOfAProductOfItsOwn: where the step of a decay comes from a product that gives nothing else, as in GGUF files,
-// whose projections are quantized one by one, the bias of the step stays with the decay and does not go to the product.
+// TestDecayOfAProductOfItsOwn: where the step of a decay comes from a product that gives nothing else, as in GGUF
+// files, whose projections are quantized one by one, the bias of the step stays with the decay and does not go to the
+// product.
 func TestDecayOfAProductOfItsOwn(t *testing.T) {
 	m, err := ir.Parse(`module {
   symbol s0 [1, 16]

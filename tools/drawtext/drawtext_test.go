@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCollect: what hand-written Go, kernels and documents say in eight words or more, with its place; nothing of tests,
-// generated files, code and tables.
+// TestCollect: what hand-written Go, kernels and documents say in eight words or more, with its place; nothing of
+// tests, generated files, code and tables.
 func TestCollect(t *testing.T) {
 	long := "one two three four five six seven eight"
 	texts, err := collect(fstest.MapFS{

@@ -145,7 +145,8 @@ func TestCached(t *testing.T) {
 	s.answer = func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "data: {\"choices\": [{\"text\": \"x\"}]}\n\n"+
 			"data: {\"choices\": [], \"usage\": {\"completion_tokens\": %d, "+
-			"\"prompt_tokens_details\": {\"cached_tokens\": %d}}}\n\ndata: [DONE]\n\n", s.lengths[len(s.lengths)-1], len(s.lengths))
+			"\"prompt_tokens_details\": {\"cached_tokens\": %d}}}\n\ndata: [DONE]\n\n",
+			s.lengths[len(s.lengths)-1], len(s.lengths))
 	}
 	_, rows, err := serving.Run(t.Context(), s.options())
 	require.NoError(t, err)

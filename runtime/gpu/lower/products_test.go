@@ -306,8 +306,8 @@ func TestSmallProducts(t *testing.T) {
 	}
 }
 
-// TestSumsAreRounded: norms of residual sums, and gated pairs of products, write the rows of tiled products as these take
-// them, unless something else reads them or products do not round.
+// TestSumsAreRounded: norms of residual sums, and gated pairs of products, write the rows of tiled products as these
+// take them, unless something else reads them or products do not round.
 func TestSumsAreRounded(t *testing.T) {
 	mixed := lower.Target{Precision: eval.Mixed}
 	const down = pairOfSum + "\n    %r = linear(x=%g, weight=%w) : f32[1,T,256]"
