@@ -69,7 +69,7 @@ func (f exportFlags) calibrated(cmd *cobra.Command, in *loaders.Checkpoint, o *p
 				humanize.IBytes(uint64(need)), need)}
 		}}
 	if limit > 0 {
-		debug.SetMemoryLimit(max(limit-calibrationSlack-limit/16, limit/2))
+		boundCollector(limit, calibrationSlack+limit/16)
 		defer debug.SetGCPercent(debug.SetGCPercent(calibrationGarbage))
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)

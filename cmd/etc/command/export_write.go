@@ -141,9 +141,13 @@ func (f writeFlags) bound(cmd *cobra.Command, file *codegen.File, l *codegen.Lay
 			humanize.IBytes(uint64(memory.For(1))), memory.For(1))}
 	}
 	file.Jobs = jobs
-	debug.SetMemoryLimit(max(limit-collectorSlack, limit/2))
+	boundCollector(limit, collectorSlack)
 	return nil
 }
+
+// boundCollector has the garbage collector keep what it sees within a limit of memory, less the part that it does not
+// see, but within no less than half of the limit.
+func boundCollector(limit, slack int64) { debug.SetMemoryLimit(max(limit-slack, limit/2)) }
 
 // prepare does what comes before writing: it sets the bounds of memory, or prints the plan. It reports whether nothing
 // is to be written.
