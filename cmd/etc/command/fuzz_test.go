@@ -126,6 +126,10 @@ func FuzzSlot(f *testing.F) {
 	for i := 0; i < len(good); i += 7 {
 		f.Add(good, i, byte(0x5a))
 	}
+	scalar := []byte(`"part.000002":{"dtype":"F32","shape":[`)
+	at := bytes.Index(good, scalar)
+	require.Positive(f, at)
+	f.Add(good, at+len(scalar), byte('1'^' ')) // [1] becomes [ ], of as many elements
 	f.Fuzz(func(t *testing.T, content []byte, at int, change byte) {
 		content = slices.Clone(content)
 		if at >= 0 && at < len(content) {

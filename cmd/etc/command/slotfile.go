@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/etc-ml/etc/internal/outfile"
@@ -24,7 +25,7 @@ import (
 // write the file. Only its owner can read the file.
 const (
 	slotForm  = "etc.slot.form"  // batch.Saved.Form
-	slotParts = "etc.slot.parts" // JSON: the buffers of the parts and their dtypes, in order
+	slotParts = "etc.slot.parts" // JSON: the buffers of the parts, their dtypes and shapes, in order
 	slotPart  = "part."          // before the number of a part
 	slotSums  = "sums"           // the checksums; it sorts behind all others, so that it is written last
 )
@@ -36,6 +37,8 @@ var slotKeys = []string{slotForm, slotParts, sessionProgram, sessionPrecision}
 type slotBuffer struct {
 	Name  string `json:"name"`
 	DType string `json:"dtype"`
+	// Shape is the part's, as its tensor has it. The checksum covers it here: [] and [1] have the same bytes.
+	Shape []int `json:"shape"`
 }
 
 // partName returns the name of the tensor of a part.
@@ -75,7 +78,7 @@ func (s *slotFolder) Save(ctx context.Context, name string, saved *batch.Saved) 
 	entries := []safetensors.Entry{entryOf(sessionTokens, eval.Value{Tensor: tokens})}
 	var buffers []slotBuffer
 	for i, p := range saved.Parts {
-		buffers = append(buffers, slotBuffer{p.Buffer, p.DType.String()})
+		buffers = append(buffers, slotBuffer{p.Buffer, p.DType.String(), p.Shape})
 		entries = append(entries, safetensors.Entry{Name: partName(i), DType: fileDType(p.Stored), Shape: p.Shape,
 			Data: func(out io.Writer) error { return w.write(out, i) }})
 	}
@@ -174,6 +177,10 @@ func (s *slotFolder) open(f *safetensors.File) (*batch.Saved, error) {
 		if !ok || !known || t.DType != fileDType(stored) {
 			return nil, fmt.Errorf("%s: the tensor %q of buffer %q is missing or no %s in %s", f.Path(),
 				partName(i), b.Name, b.DType, fileDType(stored))
+		}
+		if !slices.Equal(t.Shape, b.Shape) {
+			return nil, fmt.Errorf("%s is damaged: the tensor %q has the shape %v, expected %v", f.Path(), partName(i),
+				t.Shape, b.Shape)
 		}
 		saved.Parts = append(saved.Parts, batch.Part{Buffer: b.Name, DType: d, Stored: stored, Shape: t.Shape})
 		r.parts = append(r.parts, t)
