@@ -35,7 +35,7 @@ type BufferConvAttrs struct {
 // Activations are the names that glu takes.
 var Activations = []string{"silu", "sigmoid", "gelu", "gelu_tanh"}
 
-// inferLinears: result i is linear(x, weights[i]).
+// inferLinears infers the type of linears. Result i is linear(x, weights[i]).
 func inferLinears(c *Inference) ([]Type, error) {
 	x, err := c.minRank("x", 1)
 	if err != nil {
@@ -64,7 +64,7 @@ func inferLinears(c *Inference) ([]Type, error) {
 	return out, nil
 }
 
-// inferGLU: activation(gate) · x, which broadcast.
+// inferGLU infers the type of glu, activation(gate) · x. Both broadcast.
 func inferGLU(c *Inference) ([]Type, error) {
 	if a := Attrs[GLUAttrs](c.Op).Activation; !slices.Contains(Activations, a) {
 		return nil, fmt.Errorf("activation %q, want one of %q", a, Activations)
@@ -72,7 +72,7 @@ func inferGLU(c *Inference) ([]Type, error) {
 	return c.broadcastFloats("gate", "x")
 }
 
-// inferSoftcap: tanh(x / cap) · cap, which broadcast.
+// inferSoftcap infers the type of softcap, tanh(x / cap) · cap. Both broadcast.
 func inferSoftcap(c *Inference) ([]Type, error) { return c.broadcastFloats("x", "cap") }
 
 func (c *Inference) broadcastFloats(a, b string) ([]Type, error) {
@@ -88,7 +88,7 @@ func (c *Inference) broadcastFloats(a, b string) ([]Type, error) {
 	return single(TensorType(d, shape...))
 }
 
-// inferDeltaDecay: exp(rate · softplus(x + bias)) for x [..., H], bias and rate [H].
+// inferDeltaDecay infers the type of delta_decay, exp(rate · softplus(x + bias)) for x [..., H], bias and rate [H].
 func inferDeltaDecay(c *Inference) ([]Type, error) {
 	x, err := c.minRank("x", 1)
 	if err != nil {
@@ -111,8 +111,8 @@ func inferDeltaDecay(c *Inference) ([]Type, error) {
 	return single(like(x, d))
 }
 
-// inferCachedAttention: q [B, H, S, D] over the slots of k [B, Hkv, R, D] and v [B, Hkv, R, Dv] gives
-// [B, H, S, Dv]; Hkv divides H.
+// inferCachedAttention infers the type of cached_attention. Queries q [B, H, S, D] over the slots of k [B, Hkv, R, D]
+// and v [B, Hkv, R, Dv] give [B, H, S, Dv]; Hkv divides H.
 func inferCachedAttention(c *Inference) ([]Type, error) {
 	var types [3]Type
 	for i, operand := range []string{"q", "k", "v"} {
@@ -152,7 +152,8 @@ func inferCachedAttention(c *Inference) ([]Type, error) {
 	return single(TensorType(Promote(Promote(q.DType, k.DType), v.DType), shape...))
 }
 
-// inferBufferRingUpdate: row i of update along the axis goes to slot (start + i) mod R of the buffer.
+// inferBufferRingUpdate infers the type of buffer_ring_update. Row i of update along the axis goes to slot (start + i)
+// mod R of the buffer.
 func inferBufferRingUpdate(c *Inference) ([]Type, error) {
 	t, err := c.bufferType()
 	if err != nil {
@@ -189,8 +190,8 @@ func (c *Inference) reset() error {
 	return nil
 }
 
-// inferBufferConv: x [B, S, C] through a causal convolution of each channel with w [C, K, 1]; the buffer
-// holds the last K rows of x.
+// inferBufferConv infers the type of buffer_conv, a causal convolution of each channel of x [B, S, C] with w [C, K, 1].
+// The buffer holds the last K rows of x.
 func inferBufferConv(c *Inference) ([]Type, error) {
 	state, err := c.bufferType()
 	if err != nil {
@@ -234,7 +235,7 @@ func inferBufferConv(c *Inference) ([]Type, error) {
 	return single(like(x, d))
 }
 
-// inferBufferDeltaRule: gated_delta_rule with the state in the buffer.
+// inferBufferDeltaRule infers the type of buffer_delta_rule, which is gated_delta_rule with the state in the buffer.
 func inferBufferDeltaRule(c *Inference) ([]Type, error) {
 	state, err := c.bufferType()
 	if err != nil {

@@ -2,8 +2,8 @@ package ir
 
 import "fmt"
 
-// inferNorm: rms_norm, layer_norm over the last dim. The weight's dtype promotes x, the bias's only
-// beside a weight (mlx/fast.cpp).
+// inferNorm infers the types of rms_norm and layer_norm over the last dim. The weight's dtype promotes x, the bias's
+// only beside a weight (mlx/fast.cpp).
 func inferNorm(c *Inference) ([]Type, error) {
 	x, err := c.minRank("x", 1)
 	if err != nil {
@@ -31,8 +31,8 @@ func inferNorm(c *Inference) ([]Type, error) {
 	return single(like(x, d))
 }
 
-// inferRope: x [B, ..., T, D] rotated in its first dims of D; offset is the start position: an int, or a
-// tensor with one or B elements; freqs [dims/2].
+// inferRope infers the type of rope. The first dims of D of x [B, ..., T, D] are rotated. offset is the start position:
+// an int, or a tensor with one or B elements; freqs is [dims/2].
 func inferRope(c *Inference) ([]Type, error) {
 	x, err := c.minRank("x", 3)
 	if err != nil {
@@ -107,8 +107,8 @@ func (c *Inference) attention() (scores, out []*Expr, err error) {
 	return scores, []*Expr{q.Shape[0], q.Shape[1], q.Shape[2], v.Shape[3]}, nil
 }
 
-// inferSdpa: softmax(scale q kᵀ + mask) v. A mask broadcasts to [B, H, L, Lk]; bool masks select, others
-// are added. A mask beside causal is refused, as MLX does.
+// inferSdpa infers the type of sdpa, softmax(scale q kᵀ + mask) v. A mask broadcasts to [B, H, L, Lk]; bool masks
+// select, others are added. A mask beside causal is refused, as MLX does.
 func inferSdpa(c *Inference) ([]Type, error) {
 	scores, out, err := c.attention()
 	if err != nil {
@@ -129,7 +129,8 @@ func inferSdpa(c *Inference) ([]Type, error) {
 	return single(TensorType(d, out...))
 }
 
-// inferUpdateAndAttend: attention over a cache that the runtime keeps: k and v are the new positions.
+// inferUpdateAndAttend infers the type of update_and_attend, attention over a cache that the runtime keeps. k and v are
+// of the new positions.
 func inferUpdateAndAttend(c *Inference) ([]Type, error) {
 	_, out, err := c.attention()
 	if err != nil {

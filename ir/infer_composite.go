@@ -20,7 +20,7 @@ func checkDims(checks ...dimCheck) error {
 	return nil
 }
 
-// inferLinear: x [..., K] × weightᵀ, weight [N, K], plus bias [N]; dtypes promote.
+// inferLinear infers the type of linear, x [..., K] × weightᵀ with weight [N, K], plus bias [N]. The dtypes promote.
 func inferLinear(c *Inference) ([]Type, error) {
 	x, err := c.minRank("x", 1)
 	if err != nil {
@@ -52,7 +52,7 @@ func inferLinear(c *Inference) ([]Type, error) {
 	return single(TensorType(d, shape...))
 }
 
-// inferEmbedding: rows of weight [V, H] at indices [...], in the dtype of weight.
+// inferEmbedding infers the type of embedding: the rows of weight [V, H] at indices [...], in the dtype of weight.
 func inferEmbedding(c *Inference) ([]Type, error) {
 	indices := c.Type("indices")
 	if err := needInteger("indices", indices.DType); err != nil {
@@ -65,7 +65,7 @@ func inferEmbedding(c *Inference) ([]Type, error) {
 	return single(TensorType(w.DType, append(slices.Clone(indices.Shape), w.Shape[1])...))
 }
 
-// inferTopK: the k largest of the last dim in descending order, and their positions in u32.
+// inferTopK infers the type of top_k: the k largest of the last dim in descending order, and their positions in u32.
 func inferTopK(c *Inference) ([]Type, error) {
 	x, err := c.minRank("x", 1)
 	if err != nil {
@@ -80,8 +80,9 @@ func inferTopK(c *Inference) ([]Type, error) {
 	return []Type{TensorType(x.DType, shape...), TensorType(U32, shape...)}, nil
 }
 
-// inferSwitchMLP: x [B, S, H] through the experts that indices [B, S, k] name, weighted by scores
-// [B, S, k]: gate and up [E, I, H], down [E, H, I]. The result is x in the dtype promoted with the weights.
+// inferSwitchMLP infers the types of switch_mlp and switch_geglu. x [B, S, H] goes through the experts that indices [B,
+// S, k] name, weighted by scores [B, S, k]; gate and up are [E, I, H], down is [E, H, I]. The result has the shape of
+// x, in its dtype promoted with those of the weights.
 func inferSwitchMLP(c *Inference) ([]Type, error) {
 	types := map[string]Type{}
 	for _, operand := range c.Op.Def.Operands {
@@ -125,8 +126,8 @@ func inferSwitchMLP(c *Inference) ([]Type, error) {
 	return single(like(x, d))
 }
 
-// inferGatedDeltaRule: q, k [B, T, Hk, Dk], v [B, T, Hv, Dv], g, beta [B, T, Hv] and state [B, Hv, Dv, Dk] give
-// y [B, T, Hv, Dv] in the dtype of q and the new state; Hk divides Hv.
+// inferGatedDeltaRule infers the type of gated_delta_rule. q, k [B, T, Hk, Dk], v [B, T, Hv, Dv], g, beta [B, T, Hv]
+// and state [B, Hv, Dv, Dk] give y [B, T, Hv, Dv] in the dtype of q, and the new state; Hk divides Hv.
 func inferGatedDeltaRule(c *Inference) ([]Type, error) {
 	types := map[string]Type{}
 	for _, operand := range c.Op.Def.Operands {
@@ -172,8 +173,8 @@ func inferGatedDeltaRule(c *Inference) ([]Type, error) {
 	return []Type{like(v, q.DType), like(state, state.DType)}, nil
 }
 
-// inferSample: logits [B, V] to one token i64 per row. temperature is f32 with one element; top_k i64,
-// top_p f32 and seed i64 have no dims.
+// inferSample infers the type of sample: for each row of logits [B, V] one token, i64. temperature is f32 with one
+// element; top_k i64, top_p f32 and seed i64 have no dims.
 func inferSample(c *Inference) ([]Type, error) {
 	logits := c.Type("logits")
 	if logits.Rank() == 3 {

@@ -62,9 +62,9 @@ func (c *Inference) either(result, dim int, a, b *Expr) *Expr {
 	return c.Fresh(result, dim, min(alo, blo), max(ahi, bhi))
 }
 
-// inferScan: the region takes slices of the originals at a step, then the carries, and gives the
-// outputs of the step, then the new carries. The results are the outputs stacked along scan_axis, then
-// the carries after the last step.
+// inferScan infers the type of scan. The region takes slices of the originals at a step, then the carries, and gives
+// the outputs of the step, then the new carries. The results are the outputs stacked along scan_axis, then the carries
+// after the last step.
 func inferScan(c *Inference) ([]Type, error) {
 	originals, carry, body := c.Types("originals"), c.Types("carry"), c.Op.Regions[0]
 	scanAxis := Attrs[ScanAttrs](c.Op).ScanAxis

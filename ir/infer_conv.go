@@ -79,16 +79,16 @@ func kernelSpan(w *Expr, a convAxis) *Expr {
 	return w.Sub(Const(1)).Mul(Const(int64(a.dilation)))
 }
 
-// inferConv: floor((x + 2 padding - dilation (w-1) - 1) / stride) + 1 positions
-// (mlx/primitives.cpp, conv_out_shape).
+// inferConv infers the types of conv1d, conv2d and conv3d, floor((x + 2 padding - dilation (w-1) - 1) / stride) + 1
+// positions (mlx/primitives.cpp, conv_out_shape).
 func inferConv(c *Inference) ([]Type, error) {
 	return c.convolution(func(x, w *Expr, a convAxis) *Expr {
 		return x.Add(Const(2*int64(a.padding) - 1)).Sub(kernelSpan(w, a)).FloorDiv(Const(int64(a.stride))).Add(Const(1))
 	})
 }
 
-// inferConvTranspose: stride (x-1) + dilation (w-1) - 2 padding + output_padding + 1 positions
-// (mlx/ops.cpp, conv_transpose_general).
+// inferConvTranspose infers the types of conv_transpose1d, conv_transpose2d and conv_transpose3d, stride (x-1) +
+// dilation (w-1) - 2 padding + output_padding + 1 positions (mlx/ops.cpp, conv_transpose_general).
 func inferConvTranspose(c *Inference) ([]Type, error) {
 	return c.convolution(func(x, w *Expr, a convAxis) *Expr {
 		return x.Sub(Const(1)).Mul(Const(int64(a.stride))).Add(kernelSpan(w,

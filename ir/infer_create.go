@@ -17,8 +17,8 @@ func (c *Inference) shapeOperand(name string) ([]*Expr, error) {
 	return dims, nil
 }
 
-// inferFull: full gives shape in the dtype of the attribute; full_like the shape of x, in the dtype of
-// the attribute or of x.
+// inferFull infers the types of full and full_like. full gives shape in the dtype of the attribute, full_like the shape
+// of x in the dtype of the attribute or of x.
 func inferFull(c *Inference) ([]Type, error) {
 	if c.Op.Def.Name == "full_like" {
 		t := c.Type("x")
@@ -50,7 +50,7 @@ func created(d DType, shape []*Expr) ([]Type, error) {
 	return single(TensorType(d, shape...))
 }
 
-// inferARange: max(0, ceil((stop-start)/step)) numbers, i32 where no dtype is given.
+// inferARange infers the type of arange: max(0, ceil((stop-start)/step)) numbers, i32 where no dtype is given.
 func inferARange(c *Inference) ([]Type, error) {
 	d := I32
 	if s := Attrs[OptionalDTypeAttrs](c.Op).ScalarType; s != nil {
@@ -76,13 +76,13 @@ func inferARange(c *Inference) ([]Type, error) {
 	return created(d, []*Expr{length})
 }
 
-// inferTri: [n, m], ones on and below the diagonal k.
+// inferTri infers the type of tri: [n, m], ones on and below the diagonal k.
 func inferTri(c *Inference) ([]Type, error) {
 	shape := []*Expr{int32Literal(c.Expr("n")), int32Literal(c.Expr("m"))}
 	return created(Attrs[TriAttrs](c.Op).ScalarType, shape)
 }
 
-// inferTriangle: tril, triu of the last two dims.
+// inferTriangle infers the types of tril and triu, the lower and the upper triangle of the last two dims.
 func inferTriangle(c *Inference) ([]Type, error) {
 	x, err := c.minRank("x", 2)
 	if err != nil {
@@ -91,7 +91,7 @@ func inferTriangle(c *Inference) ([]Type, error) {
 	return single(like(x, x.DType))
 }
 
-// inferRandomBits: u8, u16 or u32 by width in bytes.
+// inferRandomBits infers the type of random_bits: u8, u16 or u32 by width in bytes.
 func inferRandomBits(c *Inference) ([]Type, error) {
 	shape, err := c.shapeOperand("shape")
 	if err != nil {

@@ -62,9 +62,9 @@ func rowsOfLogits(c *Inference) (*rowSettings, Type, error) {
 	return &rowSettings{c: c, rows: logits.Shape[0]}, logits, nil
 }
 
-// inferAdjustLogits: logits [R, V]; a list of E tokens for each row, ids i64[R, E], with bias f32[R, E], counts
-// i64[R, E, 2] or both; penalties f32[R, 3] and fed i64[R] with counts; mask i64[M, ceil(V/64)] with mask_row i64[R].
-// The result is f32[R, V].
+// inferAdjustLogits infers the type of adjust_logits. It takes logits [R, V] and for each row a list of E tokens: ids
+// i64[R, E], with bias f32[R, E], counts i64[R, E, 2] or both; with counts come penalties f32[R, 3] and fed i64[R];
+// mask is i64[M, ceil(V/64)], with mask_row i64[R]. The result is f32[R, V].
 func inferAdjustLogits(c *Inference) ([]Type, error) {
 	s, logits, err := rowsOfLogits(c)
 	if err != nil {
@@ -103,8 +103,8 @@ func inferAdjustLogits(c *Inference) ([]Type, error) {
 	return single(TensorType(F32, logits.Shape...))
 }
 
-// inferDraw: logits [R, V]; temperature, top_p, min_p f32[R], top_k and key i64[R]. The result is a token of each row,
-// i64[R].
+// inferDraw infers the type of draw. It takes logits [R, V], temperature, top_p and min_p f32[R], top_k and key i64[R].
+// The result is a token of each row, i64[R].
 func inferDraw(c *Inference) ([]Type, error) {
 	s, logits, err := rowsOfLogits(c)
 	if err != nil {
@@ -122,7 +122,8 @@ func inferDraw(c *Inference) ([]Type, error) {
 	return single(TensorType(I64, logits.Shape[0]))
 }
 
-// inferLogprobs: logits [R, V], token and wanted i64[R]. The results are f32[R], i64[R, Top] and f32[R, Top].
+// inferLogprobs infers the type of logprobs. It takes logits [R, V], token and wanted i64[R]. The results are f32[R],
+// i64[R, Top] and f32[R, Top].
 func inferLogprobs(c *Inference) ([]Type, error) {
 	s, logits, err := rowsOfLogits(c)
 	if err != nil {

@@ -5,7 +5,7 @@ import "fmt"
 // inferNothing is the rule of noop.
 func inferNothing(*Inference) ([]Type, error) { return nil, nil }
 
-// inferSame: the result has the type of x. neg has no bool form in MLX.
+// inferSame infers the types of the results of operations that keep the type of x. neg has no bool form in MLX.
 func inferSame(c *Inference) ([]Type, error) {
 	x := c.Type("x")
 	if c.Op.Def.Name == "neg" && x.DType == Bool {
@@ -14,13 +14,14 @@ func inferSame(c *Inference) ([]Type, error) {
 	return single(like(x, x.DType))
 }
 
-// inferUnaryFloat: exp, sin, sigmoid, …: floats keep their dtype, all else becomes f32.
+// inferUnaryFloat infers the types of the results of exp, sin, sigmoid and others. Floats keep their dtype, all else
+// becomes f32.
 func inferUnaryFloat(c *Inference) ([]Type, error) {
 	x := c.Type("x")
 	return single(like(x, atLeastFloat(x.DType)))
 }
 
-// inferBinary: a and b broadcast, dtypes promote.
+// inferBinary infers the types of the results of add, maximum and others. a and b broadcast, their dtypes promote.
 //
 // floor_divide on an integer a is the delegate's own composition of a division in floating point and a
 // correction (MLXInterpreter.h, exec_floor_divide): its result is floating point.
@@ -33,22 +34,24 @@ func inferBinary(c *Inference) ([]Type, error) {
 	return c.broadcast(d, a, b)
 }
 
-// inferBinaryFloat: divide, atan2, logaddexp: like inferBinary, integers and bool become f32.
+// inferBinaryFloat infers the types of divide, atan2 and logaddexp, as inferBinary does, but integers and bool become
+// f32.
 func inferBinaryFloat(c *Inference) ([]Type, error) {
 	a, b := c.Type("a"), c.Type("b")
 	return c.broadcast(atLeastFloat(Promote(a.DType, b.DType)), a, b)
 }
 
-// inferCompare: a and b broadcast to bool.
+// inferCompare infers the types of the results of less, equal and the other comparisons. a and b broadcast to bool.
 func inferCompare(c *Inference) ([]Type, error) { return c.broadcast(Bool, c.Type("a"), c.Type("b")) }
 
-// inferLogical: a and b, read as bool, broadcast to bool.
+// inferLogical infers the types of logical_and and logical_or. a and b, read as bool, broadcast to bool.
 func inferLogical(c *Inference) ([]Type, error) { return c.broadcast(Bool, c.Type("a"), c.Type("b")) }
 
-// inferLogicalNot: bool of the shape of x.
+// inferLogicalNot infers the type of logical_not, bool of the shape of x.
 func inferLogicalNot(c *Inference) ([]Type, error) { return single(like(c.Type("x"), Bool)) }
 
-// inferBitwise: like inferBinary, for integers and bool.
+// inferBitwise infers the types of bitwise_and, bitwise_or and bitwise_xor, as inferBinary does, for integers and bool
+// alone.
 func inferBitwise(c *Inference) ([]Type, error) {
 	a, b := c.Type("a"), c.Type("b")
 	d := Promote(a.DType, b.DType)
@@ -58,7 +61,7 @@ func inferBitwise(c *Inference) ([]Type, error) {
 	return c.broadcast(d, a, b)
 }
 
-// inferBitwiseInvert: integers are inverted bit by bit, bools logically.
+// inferBitwiseInvert infers the type of bitwise_invert. Integers are inverted bit by bit, bools logically.
 func inferBitwiseInvert(c *Inference) ([]Type, error) {
 	x := c.Type("x")
 	if x.DType.IsFloat() {
@@ -67,13 +70,13 @@ func inferBitwiseInvert(c *Inference) ([]Type, error) {
 	return single(like(x, x.DType))
 }
 
-// inferWhere: condition, read as bool, and x and y broadcast; the dtypes of x and y promote.
+// inferWhere infers the type of where. condition, read as bool, broadcasts with x and y; the dtypes of x and y promote.
 func inferWhere(c *Inference) ([]Type, error) {
 	x, y := c.Type("x"), c.Type("y")
 	return c.broadcast(Promote(x.DType, y.DType), c.Type("condition"), x, y)
 }
 
-// inferClip: maximum with a_min, then minimum with a_max; one of the two may be absent.
+// inferClip infers the type of clip, the maximum with a_min, then the minimum with a_max. One of the two may be absent.
 func inferClip(c *Inference) ([]Type, error) {
 	types := []Type{c.Type("x")}
 	for _, bound := range []string{"a_min", "a_max"} {
@@ -91,7 +94,7 @@ func inferClip(c *Inference) ([]Type, error) {
 	return c.broadcast(d, types...)
 }
 
-// inferAsType: the shape of x in another dtype.
+// inferAsType infers the type of astype, the shape of x in another dtype.
 func inferAsType(c *Inference) ([]Type, error) {
 	d := Attrs[DTypeAttrs](c.Op).ScalarType
 	if err := checkDType("scalar_type", d); err != nil {

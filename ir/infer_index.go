@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// inferTake: an int index drops the axis; a tensor of indices puts its shape in the place of the axis.
+// inferTake infers the type of take. An int index drops the axis; a tensor of indices puts its shape in the place of
+// the axis.
 func inferTake(c *Inference) ([]Type, error) {
 	x := c.Type("x")
 	axis, err := c.Axis(Attrs[AxisAttrs](c.Op).Axis, x.Rank())
@@ -25,8 +26,8 @@ func inferTake(c *Inference) ([]Type, error) {
 	return single(TensorType(x.DType, shape...))
 }
 
-// inferTakeAlongAxis: x and indices broadcast in all dims but the axis, where the result has the
-// length of indices.
+// inferTakeAlongAxis infers the type of take_along_axis. x and indices broadcast in all dims but the axis, where the
+// result has the length of indices.
 func inferTakeAlongAxis(c *Inference) ([]Type, error) {
 	x, indices := c.Type("x"), c.Type("indices")
 	axis, err := c.Axis(Attrs[AxisAttrs](c.Op).Axis, x.Rank())
@@ -51,7 +52,7 @@ func inferTakeAlongAxis(c *Inference) ([]Type, error) {
 	return single(TensorType(x.DType, shape...))
 }
 
-// inferGather: the joined shape of the indices, then slice_sizes.
+// inferGather infers the type of gather: the joined shape of the indices, then slice_sizes.
 func inferGather(c *Inference) ([]Type, error) {
 	x, indices, attrs := c.Type("x"), c.Types("indices"), Attrs[GatherAttrs](c.Op)
 	if len(indices) != len(attrs.Axes) {

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// inferSymSize: the dim itself.
+// inferSymSize infers the type of sym_size, the dim itself.
 func inferSymSize(c *Inference) ([]Type, error) {
 	a := c.Type("a")
 	dim, err := c.Axis(Attrs[SymSizeAttrs](c.Op).Dim, a.Rank())
@@ -15,7 +15,7 @@ func inferSymSize(c *Inference) ([]Type, error) {
 	return single(IntType(a.Shape[dim]))
 }
 
-// inferItemInt: some 32-bit number.
+// inferItemInt infers the type of item_int, an integer of 32 bits of which no more is known.
 func inferItemInt(c *Inference) ([]Type, error) {
 	if x := c.Type("x"); !oneElement(x) {
 		return nil, fmt.Errorf("x must have one element, found %s", x)
@@ -23,8 +23,8 @@ func inferItemInt(c *Inference) ([]Type, error) {
 	return single(IntType(c.Fresh(0, -1, math.MinInt32, math.MaxInt32)))
 }
 
-// inferIntArithmetic: add_int, subtract_int, multiply_int, floor_divide_int, mod_int. A result that
-// never fits 32 bits is refused, as the delegate would when it runs.
+// inferIntArithmetic infers the types of the results of arithmetic on integers: add_int, subtract_int, multiply_int,
+// floor_divide_int and mod_int. A result that never fits 32 bits is refused, as the delegate would when it runs.
 func inferIntArithmetic(c *Inference) ([]Type, error) {
 	a, b := int32Literal(c.Expr("a")), int32Literal(c.Expr("b"))
 	var e *Expr

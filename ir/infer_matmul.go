@@ -40,7 +40,7 @@ func matmulResult(a, b Type, batch []*Expr, rows, columns *Expr) []*Expr {
 	return shape
 }
 
-// inferAddmm: mat1 × mat2, plus a bias that broadcasts to the product.
+// inferAddmm infers the type of addmm, mat1 × mat2, plus a bias that broadcasts to the product.
 func inferAddmm(c *Inference) ([]Type, error) {
 	a, b := c.Type("mat1"), c.Type("mat2")
 	shape, err := matmulShape("mat1", "mat2", a, b)
@@ -82,7 +82,7 @@ func (c *Inference) gatherIndices(lhs, rhs []*Expr) ([]*Expr, error) {
 	return shape, nil
 }
 
-// inferGatherMm: for every pair of indices, one matrix of a times one of b.
+// inferGatherMm infers the type of gather_mm: for every pair of indices, one matrix of a times one of b.
 func inferGatherMm(c *Inference) ([]Type, error) {
 	a, b := c.Type("a"), c.Type("b")
 	d := Promote(a.DType, b.DType)

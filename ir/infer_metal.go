@@ -2,8 +2,8 @@ package ir
 
 import "fmt"
 
-// inferMetalKernel: the shapes of the outputs stand one after the other in output_shapes_flat, cut by
-// output_shape_lengths; the dtypes in output_dtypes.
+// inferMetalKernel infers the type of metal_kernel. Their shapes stand one after the other in output_shapes_flat, cut
+// by output_shape_lengths; their dtypes are in output_dtypes.
 func inferMetalKernel(c *Inference) ([]Type, error) {
 	a, inputs := Attrs[MetalKernelAttrs](c.Op), len(c.Op.Operand("inputs"))
 	outputs := len(a.OutputDtypes)

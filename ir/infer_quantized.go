@@ -97,7 +97,8 @@ func inferQuantized(c *Inference) ([]Type, error) {
 	return single(Type{Kind: QuantizedKind, DType: scales.DType, Shape: shape, WeightForm: form})
 }
 
-// inferDequantize: the weight in the dtype of the attribute, else in that of scales and biases, else bf16.
+// inferDequantize infers the type of dequantize, the weight in the dtype of the attribute, else in that of scales and
+// biases, else bf16.
 func inferDequantize(c *Inference) ([]Type, error) {
 	attrs := Attrs[DequantizeAttrs](c.Op)
 	form, err := formOf(c.Op)
@@ -185,7 +186,8 @@ func batchedQuantized(x, w Type, columns *Expr) ([]Type, error) {
 	return []Type{TensorType(x.DType, shape...)}, nil
 }
 
-// inferQuantizedMatmul: x [..., K] × w, which stands for [N, K] (transpose) or [K, N].
+// inferQuantizedMatmul infers the type of quantized_matmul, x [..., K] × w, which stands for [N, K] (transpose) or [K,
+// N].
 func inferQuantizedMatmul(c *Inference) ([]Type, error) {
 	attrs := Attrs[QuantizedMatmulAttrs](c.Op)
 	d, columns, err := c.quantizedMatmul(attrs.Transpose)
@@ -195,7 +197,7 @@ func inferQuantizedMatmul(c *Inference) ([]Type, error) {
 	return batchedQuantized(like(c.Type("x"), d), c.Type("w"), columns)
 }
 
-// inferGatherQmm: for every pair of indices, one matrix of x times one of w.
+// inferGatherQmm infers the type of gather_qmm: for every pair of indices, one matrix of x times one of w.
 func inferGatherQmm(c *Inference) ([]Type, error) {
 	attrs := Attrs[GatherQmmAttrs](c.Op)
 	d, columns, err := c.quantizedMatmul(attrs.Transpose)

@@ -55,8 +55,8 @@ func withoutAxes(shape []*Expr, set []bool, keepdims bool) []*Expr {
 	return out
 }
 
-// inferSum: sum and prod: bool and narrow integers are widened to 32 bits, except that MLX gives back a
-// 0-dim x as it is.
+// inferSum infers the types of sum and prod. bool and narrow integers are widened to 32 bits, except that MLX gives
+// back a 0-dim x as it is.
 func inferSum(c *Inference) ([]Type, error) {
 	x := c.Type("x")
 	d := x.DType
@@ -70,8 +70,8 @@ func inferSum(c *Inference) ([]Type, error) {
 	return c.reduce(x, d)
 }
 
-// inferReduce: max, min, which keep the dtype, and median, which computes in floating point. They have
-// no value for an axis without elements.
+// inferReduce infers the types of max, min and median. max and min keep the dtype, median computes in floating point.
+// They have no value for an axis without elements.
 func inferReduce(c *Inference) ([]Type, error) {
 	x := c.Type("x")
 	axes, _ := c.reduceAttrs()
@@ -94,8 +94,8 @@ func inferReduce(c *Inference) ([]Type, error) {
 // atLeastOne reports whether a dim is not provably zero.
 func atLeastOne(dim *Expr) bool { _, hi := dim.Bounds(); return hi >= 1 }
 
-// inferReduceFloat: mean, var, std, logsumexp. logsumexp without axes is the identity: the delegate
-// hands the empty list on, where other reductions take all axes (MLXInterpreter.h, exec_logsumexp).
+// inferReduceFloat infers the types of logsumexp, mean, var and std. logsumexp without axes is the identity: the
+// delegate hands the empty list on, where other reductions take all axes (MLXInterpreter.h, exec_logsumexp).
 func inferReduceFloat(c *Inference) ([]Type, error) {
 	x := c.Type("x")
 	d := atLeastFloat(x.DType)
@@ -105,10 +105,10 @@ func inferReduceFloat(c *Inference) ([]Type, error) {
 	return c.reduce(x, d)
 }
 
-// inferReduceBool: any, all.
+// inferReduceBool infers the types of any and all, which are bool.
 func inferReduceBool(c *Inference) ([]Type, error) { return c.reduce(c.Type("x"), Bool) }
 
-// inferArgReduce: argmax, argmin: u32 positions along one axis, which must have elements.
+// inferArgReduce infers the types of argmax and argmin, u32 positions along one axis, which must have elements.
 func inferArgReduce(c *Inference) ([]Type, error) {
 	x, attrs := c.Type("x"), Attrs[ArgReduceAttrs](c.Op)
 	set, err := c.reduceAxes([]int{attrs.Axis}, x.Rank())
@@ -123,8 +123,8 @@ func inferArgReduce(c *Inference) ([]Type, error) {
 	return single(TensorType(U32, withoutAxes(x.Shape, set, attrs.Keepdims)...))
 }
 
-// inferSoftmax: along the last axis integers become f32; along another axis MLX converts the result
-// back to the dtype of x (mlx/ops.cpp, softmax).
+// inferSoftmax infers the type of softmax. Along the last axis integers become f32; along another axis MLX converts the
+// result back to the dtype of x (mlx/ops.cpp, softmax).
 func inferSoftmax(c *Inference) ([]Type, error) {
 	x := c.Type("x")
 	axis, err := c.Axis(Attrs[SoftmaxAttrs](c.Op).Axis, x.Rank())
@@ -169,7 +169,7 @@ func checkIndex(what string, index, dim *Expr) error {
 	return nil
 }
 
-// inferSortLike: sort, partition.
+// inferSortLike infers the types of sort and partition, which have the type of x.
 func inferSortLike(c *Inference) ([]Type, error) {
 	if err := c.checkSort(); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func inferSortLike(c *Inference) ([]Type, error) {
 	return single(like(x, x.DType))
 }
 
-// inferArgSort: argsort, argpartition: u32 positions along the axis.
+// inferArgSort infers the types of argsort and argpartition, u32 positions along the axis.
 func inferArgSort(c *Inference) ([]Type, error) {
 	if err := c.checkSort(); err != nil {
 		return nil, err

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// inferReshape: the same elements in another shape; one dim may be the literal -1, the quotient of the
-// number of elements and the other dims.
+// inferReshape infers the type of reshape, the same elements in another shape. One dim may be the literal -1: it is the
+// quotient of the number of elements and the other dims.
 func inferReshape(c *Inference) ([]Type, error) {
 	x, shape := c.Type("x"), c.Exprs("shape")
 	free := -1
@@ -98,7 +98,7 @@ func inferExpandDims(c *Inference) ([]Type, error) {
 	return single(TensorType(x.DType, slices.Insert(slices.Clone(x.Shape), axis, Const(1))...))
 }
 
-// inferBroadcastTo: dims aligned at the last one; -1 keeps the dim of x.
+// inferBroadcastTo infers the type of broadcast_to. Dims are aligned at the last one; -1 keeps the dim of x.
 func inferBroadcastTo(c *Inference) ([]Type, error) {
 	x, shape := c.Type("x"), c.Exprs("shape")
 	offset := len(shape) - x.Rank()
@@ -168,7 +168,7 @@ func inferRepeat(c *Inference) ([]Type, error) {
 	return single(TensorType(x.DType, shape...))
 }
 
-// inferPad: pad_width holds low and high for every axis in turn.
+// inferPad infers the type of pad. pad_width holds low and high for every axis in turn.
 func inferPad(c *Inference) ([]Type, error) {
 	x, widths, mode := c.Type("x"), c.Exprs("pad_width"), Attrs[PadAttrs](c.Op).Mode
 	if mode != "constant" && mode != "edge" {

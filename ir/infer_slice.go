@@ -60,7 +60,8 @@ func (c *Inference) checkSliceUpdate(dst, update Type) error {
 	return nil
 }
 
-// inferSliceUpdate: dst with a slice overwritten; update is converted to the dtype of dst and broadcast.
+// inferSliceUpdate infers the type of slice_update, which is dst with a slice overwritten. update is converted to the
+// dtype of dst and broadcast.
 func inferSliceUpdate(c *Inference) ([]Type, error) {
 	dst := c.Type("dst")
 	if err := c.checkSliceUpdate(dst, c.Type("update")); err != nil {
@@ -91,7 +92,8 @@ func (c *Inference) checkIndexCopy(dst, update Type) error {
 	return broadcastsTo("update", update.Shape, target)
 }
 
-// inferIndexCopy: dst with the rows at indices overwritten; update is converted to the dtype of dst.
+// inferIndexCopy infers the type of index_copy, which is dst with the rows at indices overwritten. update is converted
+// to the dtype of dst.
 func inferIndexCopy(c *Inference) ([]Type, error) {
 	dst := c.Type("dst")
 	if err := c.checkIndexCopy(dst, c.Type("update")); err != nil {

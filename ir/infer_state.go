@@ -10,7 +10,7 @@ func (c *Inference) bufferType() (Type, error) {
 	return c.Op.Buffer.Type, nil
 }
 
-// inferLoad: the buffer's type.
+// inferLoad infers the type of load, the buffer's type.
 func inferLoad(c *Inference) ([]Type, error) {
 	t, err := c.bufferType()
 	if err != nil {
@@ -19,7 +19,8 @@ func inferLoad(c *Inference) ([]Type, error) {
 	return single(t)
 }
 
-// inferStore: x replaces the buffer; nothing is converted or broadcast.
+// inferStore infers the types of the results of store, which are none. x replaces the buffer; nothing is converted or
+// broadcast.
 func inferStore(c *Inference) ([]Type, error) {
 	t, err := c.bufferType()
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 //   - writes i32[R]: the slot that gets the state behind each row, -1 for none. What is read is read before it is
 //     written.
 
-// inferRopeRows: rope of x [1, ..., R, D] whose rows stand at positions [R].
+// inferRopeRows infers the types of the results of rope in a shared call. The rows of x [1, ..., R, D] stand at
+// positions [R].
 func inferRopeRows(c *Inference) ([]Type, error) {
 	x, err := c.minRank("x", 3)
 	if err != nil {
@@ -85,7 +86,8 @@ func (c *Inference) rowsInBlocks(rows *Expr) error {
 	return c.table("blocks", 0)
 }
 
-// inferBlockWrite: update [1, H, R, D] goes row by row into the blocks of the buffer [H, units, b, D].
+// inferBlockWrite infers the type of block_write. update [1, H, R, D] goes row by row into the blocks of the buffer [H,
+// units, b, D].
 func inferBlockWrite(c *Inference) ([]Type, error) {
 	t, err := c.bufferType()
 	if err != nil {
@@ -114,8 +116,9 @@ func inferBlockWrite(c *Inference) ([]Type, error) {
 	return nil, c.rowsInBlocks(update.Shape[2])
 }
 
-// inferBlockAttention: q [1, H, R, D] over the blocks of k [Hkv, units, b, D] and v [Hkv, units, b, Dv] gives [1, H,
-// R, Dv]; Hkv divides H. A row before the first position that is seen gives zeros.
+// inferBlockAttention infers the type of block_attention. Queries q [1, H, R, D] over the blocks of k [Hkv, units, b,
+// D] and v [Hkv, units, b, Dv] give [1, H, R, Dv]; Hkv divides H. A row before the first position that is seen gives
+// zeros.
 func inferBlockAttention(c *Inference) ([]Type, error) {
 	var types [3]Type
 	for i, operand := range []string{"q", "k", "v"} {
@@ -191,7 +194,7 @@ func (c *Inference) one(name string, n int, state Type) *Inference {
 	return &Inference{op}
 }
 
-// inferSlotConv: buffer_conv of x [1, R, C], with a state for each sequence.
+// inferSlotConv infers the type of slot_conv, buffer_conv of x [1, R, C] with a state for each sequence.
 func inferSlotConv(c *Inference) ([]Type, error) {
 	x, err := c.rank("x", 3)
 	if err != nil {
@@ -204,7 +207,8 @@ func inferSlotConv(c *Inference) ([]Type, error) {
 	return inferBufferConv(c.one("buffer_conv", 2, state))
 }
 
-// inferSlotDeltaRule: buffer_delta_rule of q, k [1, R, Hk, Dk] and v [1, R, Hv, Dv], with a state for each sequence.
+// inferSlotDeltaRule infers the type of slot_delta_rule, buffer_delta_rule of q, k [1, R, Hk, Dk] and v [1, R, Hv, Dv]
+// with a state for each sequence.
 func inferSlotDeltaRule(c *Inference) ([]Type, error) {
 	v, err := c.rank("v", 4)
 	if err != nil {
@@ -217,8 +221,8 @@ func inferSlotDeltaRule(c *Inference) ([]Type, error) {
 	return inferBufferDeltaRule(c.one("buffer_delta_rule", 5, state))
 }
 
-// inferUnitCopy: index pairs[i, 1] of an axis of the buffer becomes a copy of index pairs[i, 0], one pair after the
-// other; a pair with a negative number is skipped.
+// inferUnitCopy infers the type of unit_copy. Index pairs[i, 1] of an axis of the buffer becomes a copy of index
+// pairs[i, 0], one pair after the other. A pair with a negative number is skipped.
 func inferUnitCopy(c *Inference) ([]Type, error) {
 	t, err := c.bufferType()
 	if err != nil {

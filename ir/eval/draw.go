@@ -214,8 +214,8 @@ func logprobs(c *Call) ([]Value, error) {
 	logits, token, wanted := c.Tensor("logits"), c.Tensor("token"), c.Tensor("wanted")
 	if len(logits.Shape) != 2 || token.Len() != logits.Shape[0] || wanted.Len() != logits.Shape[0] ||
 		token.I == nil || wanted.I == nil {
-		return nil, fmt.Errorf("logits have shape %v, token %v and wanted %v: want one of each row", logits.Shape,
-			token.Shape, wanted.Shape)
+		return nil, fmt.Errorf("logits have the shape %v, token %v and wanted %v: expected [R, V], and an integer for "+
+			"each of the R rows in both others", logits.Shape, token.Shape, wanted.Shape)
 	}
 	rows, vocab, top := logits.Shape[0], logits.Shape[1], ir.Attrs[ir.LogprobsAttrs](c.Op).Top
 	out := make([]Value, 3)
