@@ -164,10 +164,12 @@ func (a BlockAttention) check() error {
 	case a.Lanes && (!a.Half || a.Heads*a.D%packedColumns != 0):
 		return fmt.Errorf("%d heads of %d elements in the order of lanes: want bf16, and a multiple of %d elements in all",
 			a.Heads, a.D, packedColumns)
-	case a.First < 0 || a.First > 0 && (a.Short || a.Window > 0):
-		return fmt.Errorf("positions from %d on, with a window of %d and tiles %v, want 0, or more without both",
-			a.First, a.Window,
-			a.Short)
+	case a.First < 0:
+		return fmt.Errorf("the first position is %d, want 0 or more", a.First)
+	case a.First > 0 && a.Short:
+		return fmt.Errorf("the first position is %d: where tiles take part of the rows (Short), only 0 is known", a.First)
+	case a.First > 0 && a.Window > 0:
+		return fmt.Errorf("the first position is %d: with a window, here of %d, only 0 is known", a.First, a.Window)
 	}
 	return nil
 }

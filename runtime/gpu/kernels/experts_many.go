@@ -47,16 +47,16 @@ func (e ManyExperts) Tiles(machine Machine, tokens int) []Tile {
 func (e ManyExperts) checkDirect(t Tile) error {
 	switch {
 	case !e.Lanes:
-		return fmt.Errorf("tile: no columns stand in threadgroup memory, want vectors in the order of lanes")
+		return fmt.Errorf("tile: with BK 0 vectors must be in the order of lanes (Lanes)")
 	case e.Exact || e.Bits != 4 || e.Group != 64 || e.F32:
-		return fmt.Errorf("tile: no columns stand in threadgroup memory, want codes of 4 bits in groups of 64 with " +
-			"scales in bf16, rounded to bf16")
+		return fmt.Errorf("tile: with BK 0 weights must be codes of 4 bits in groups of 64 with scales in bf16, and " +
+			"are rounded to bf16")
 	case e.Hidden%256 != 0 || e.Inner%256 != 0:
-		return fmt.Errorf("tile: none of %d and %d columns stand in threadgroup memory, want multiples of 256",
-			e.Hidden, e.Inner)
+		return fmt.Errorf("tile: with BK 0 the products have %d and %d columns, want multiples of 256", e.Hidden,
+			e.Inner)
 	case t.BM < 8 || t.BM > 32 || t.BM%8 != 0 || t.WM != 1 || t.WN < 1 || t.split() != 1 || t.WN > 8 || t.BN != 32*t.WN:
-		return fmt.Errorf("tile: %d×%d results of %d×%d simdgroups, no columns in threadgroup memory, want 8 to 32 × "+
-			"32 for each of 1 to 8", t.BM, t.BN, t.WM, t.WN)
+		return fmt.Errorf("tile: with BK 0 it has %d×%d results of %d×%d simdgroups, want 8, 16, 24 or 32 rows of "+
+			"results and 32 columns for each of 1 to 8 simdgroups", t.BM, t.BN, t.WM, t.WN)
 	}
 	return nil
 }

@@ -84,25 +84,25 @@ func TestManyExpertsRefusals(t *testing.T) {
 	require.Contains(t, ok.Tiles(kernels.Machine{Target: kernels.CUDA}, 64), tile)
 	require.NotContains(t, ok.Tiles(kernels.Machine{Target: kernels.Metal}, 64), tile)
 	require.NotContains(t, ok.Tiles(kernels.Machine{Target: kernels.CUDA}, 512), tile)
-	form := "experts_direct_up 4×512×256: tile: no columns stand in threadgroup memory, want codes of 4 bits in groups of 64 with scales in bf16, rounded to bf16"
+	form := "experts_direct_up 4×512×256: tile: with BK 0 weights must be codes of 4 bits in groups of 64 with scales in bf16, and are rounded to bf16"
 	for _, c := range []struct {
 		change func(e *kernels.ManyExperts, t *kernels.Tile)
 		err    string
 	}{
 		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Lanes = false },
-			"experts_direct_up 4×512×256: tile: no columns stand in threadgroup memory, want vectors in the order of lanes"},
+			"experts_direct_up 4×512×256: tile: with BK 0 vectors must be in the order of lanes (Lanes)"},
 		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Exact = true }, form},
 		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Group = 128 }, form},
 		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Bits = 8 }, form},
 		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.F32 = true }, form},
 		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Hidden = 384 },
-			"experts_direct_up 4×512×384: tile: none of 384 and 512 columns stand in threadgroup memory, want multiples of 256"},
+			"experts_direct_up 4×512×384: tile: with BK 0 the products have 384 and 512 columns, want multiples of 256"},
 		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Inner = 128 },
-			"experts_direct_up 4×128×256: tile: none of 256 and 128 columns stand in threadgroup memory, want multiples of 256"},
+			"experts_direct_up 4×128×256: tile: with BK 0 the products have 256 and 128 columns, want multiples of 256"},
 		{func(_ *kernels.ManyExperts, t *kernels.Tile) { t.BM = 64 },
-			"experts_direct_up 4×512×256: tile: 64×64 results of 1×2 simdgroups, no columns in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8"},
+			"experts_direct_up 4×512×256: tile: with BK 0 it has 64×64 results of 1×2 simdgroups, want 8, 16, 24 or 32 rows of results and 32 columns for each of 1 to 8 simdgroups"},
 		{func(_ *kernels.ManyExperts, t *kernels.Tile) { t.WN = 4 },
-			"experts_direct_up 4×512×256: tile: 32×64 results of 1×4 simdgroups, no columns in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8"},
+			"experts_direct_up 4×512×256: tile: with BK 0 it has 32×64 results of 1×4 simdgroups, want 8, 16, 24 or 32 rows of results and 32 columns for each of 1 to 8 simdgroups"},
 	} {
 		e, tile := ok, tile
 		c.change(&e, &tile)

@@ -62,17 +62,20 @@ func (m Matrices) directMemory(t Tile) int {
 	return t.threads() * t.BM * 4
 }
 
-// checkDirect reports whether a product can be divided into a tile of BK 0.
+// checkDirect returns an error where a product cannot be divided into a tile of BK 0.
 func (m Matrices) checkDirect(t Tile) error {
 	switch part := m.K / t.split(); {
 	case m.Packed != InLanes:
-		return fmt.Errorf("tile: no columns stand in threadgroup memory, want vectors in the order of lanes")
+		return fmt.Errorf("tile: with BK 0 vectors must be in the order of lanes (Packed)")
 	case m.Exact || m.Bits != 4 && m.Bits != 8 || m.Group != 64 || m.F32:
-		return fmt.Errorf("tile: no columns stand in threadgroup memory, want codes of 4 or 8 bits in groups of 64 with scales in bf16, rounded to bf16")
+		return fmt.Errorf("tile: with BK 0 weights must be codes of 4 or 8 bits in groups of 64 with scales in bf16, " +
+			"and are rounded to bf16")
 	case m.K%t.split() != 0 || part%128 != 0:
-		return fmt.Errorf("tile: %d simdgroups share %d columns that do not stand in threadgroup memory, want a multiple of 128 for each", t.split(), m.K)
+		return fmt.Errorf("tile: with BK 0, %d simdgroups share %d columns, want a multiple of 128 for each", t.split(),
+			m.K)
 	case t.BM < 8 || t.BM > 32 || t.BM%8 != 0 || t.WM != 1 || t.WN < 1 || t.WN*t.split() > 8 || t.BN != 32*t.WN:
-		return fmt.Errorf("tile: %d×%d results of %d×%d simdgroups, %d of which share columns, none in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8 in all",
+		return fmt.Errorf("tile: with BK 0 it has %d×%d results of %d×%d simdgroups, and %d share columns, want 8, 16, "+
+			"24 or 32 rows of results, 32 columns for each simdgroup, and 1 to 8 simdgroups in all",
 			t.BM, t.BN, t.WM, t.WN*t.split(), t.split())
 	}
 	return nil

@@ -213,23 +213,23 @@ func TestMatMulDirectRefusals(t *testing.T) {
 	require.Equal(t, []int{kernels.InLanes, 0}, rows.Packings(machine, 8, 64))
 	require.Equal(t, []int{0}, rows.Packings(machine, 8, 129))
 	require.Equal(t, []int{0}, rows.Packings(kernels.Machine{Target: kernels.Metal}, 8, 64))
-	form := "matmul_direct 8×512: tile: no columns stand in threadgroup memory, want codes of 4 or 8 bits in groups of 64 with scales in bf16, rounded to bf16"
+	form := "matmul_direct 8×512: tile: with BK 0 weights must be codes of 4 or 8 bits in groups of 64 with scales in bf16, and are rounded to bf16"
 	for _, c := range []struct {
 		change func(m *kernels.MatMul, t *kernels.Tile)
 		err    string
 	}{
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Packed = 0 },
-			"matmul_direct 8×512: tile: no columns stand in threadgroup memory, want vectors in the order of lanes"},
+			"matmul_direct 8×512: tile: with BK 0 vectors must be in the order of lanes (Packed)"},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Exact = true }, form},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Group = 128 }, form},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Bits = 16 }, form},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.F32 = true }, form},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.K = 768 },
-			"matmul_direct 8×768: tile: 4 simdgroups share 768 columns that do not stand in threadgroup memory, want a multiple of 128 for each"},
+			"matmul_direct 8×768: tile: with BK 0, 4 simdgroups share 768 columns, want a multiple of 128 for each"},
 		{func(_ *kernels.MatMul, t *kernels.Tile) { t.BM = 64 },
-			"matmul_direct 8×512: tile: 64×64 results of 1×8 simdgroups, 4 of which share columns, none in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8 in all"},
+			"matmul_direct 8×512: tile: with BK 0 it has 64×64 results of 1×8 simdgroups, and 4 share columns, want 8, 16, 24 or 32 rows of results, 32 columns for each simdgroup, and 1 to 8 simdgroups in all"},
 		{func(_ *kernels.MatMul, t *kernels.Tile) { t.BN = 128; t.WN = 4 },
-			"matmul_direct 8×512: tile: 32×128 results of 1×16 simdgroups, 4 of which share columns, none in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8 in all"},
+			"matmul_direct 8×512: tile: with BK 0 it has 32×128 results of 1×16 simdgroups, and 4 share columns, want 8, 16, 24 or 32 rows of results, 32 columns for each simdgroup, and 1 to 8 simdgroups in all"},
 	} {
 		m, tile := ok, tile
 		c.change(&m, &tile)
