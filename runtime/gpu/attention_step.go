@@ -57,8 +57,8 @@ func bindAttentionStep(b *binder) bool {
 	return false
 }
 
-// bindRowsAttentionStep is bindAttentionStep for the only row of a call of several sequences, over blocks: one kernel. It
-// is not tuned, since a measurement has no tables.
+// bindRowsAttentionStep is bindAttentionStep for the only row of a call of several sequences, over blocks: one kernel.
+// It is not tuned, since a measurement has no tables.
 func bindRowsAttentionStep(b *binder) bool {
 	k, ok := lower.AttentionStep(b.Op, b.view, b.cacheType())
 	if !ok {

@@ -42,8 +42,8 @@ type pair struct {
 	position *hostValue
 }
 
-// uniform reserves size bytes in the uniform buffer and returns their slot, which arrange gives its place. encode writes
-// them before every call.
+// uniform reserves size bytes in the uniform buffer and returns their slot, which arrange gives its place. encode
+// writes them before every call.
 func (b *binder) uniform(size int, encode func(p []byte) error) *slot {
 	return b.upload(size, upload{encode: encode})
 }

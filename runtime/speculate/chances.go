@@ -2,7 +2,8 @@ package speculate
 
 // chances counts how often the drafts of a sequence were right.
 type chances struct {
-	hits, trials [MostDrafts]float64 // of the j-th draft of a round, counted only where all before it were right; old counts fade
+	// hits and trials are of the j-th draft of a round, counted only where all before it were right. Old counts fade.
+	hits, trials [MostDrafts]float64
 }
 
 // chance returns the estimated probability that draft j is right if all before it are. before is that of draft j-1,

@@ -52,8 +52,8 @@ func CheckPlace(what string, size int) error {
 	return nil
 }
 
-// CheckDispatch checks of a dispatch what is the same for Metal, CUDA and the emulator: the grid, the threadgroup against the kernel, its memory
-// against the device, the arguments against their buffers.
+// CheckDispatch checks of a dispatch what is the same for Metal, CUDA and the emulator: the grid, the threadgroup
+// against the kernel, its memory against the device, the arguments against their buffers.
 func CheckDispatch(i int, d Dispatch, info Info) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("dispatch %d (%s): %s", i, d.Label, fmt.Sprintf(format, args...))

@@ -127,8 +127,8 @@ func (v MatVecMany) newCase(l Launch, block int, s Sizes) *Case {
 	return c
 }
 
-// addConv adds the operands of the convolution behind the products, of which a self-test has rows of weight 0. It returns
-// the function that adds the expected results of the convolution of x, the results of these rows.
+// addConv adds the operands of the convolution behind the products, of which a self-test has rows of weight 0. It
+// returns the function that adds the expected results of the convolution of x, the results of these rows.
 func (v MatVecMany) addConv(c *Case, rows int, a *MatVecManyArguments[*Buffer]) func(x []float32, bound Bounds) {
 	all, few := v.Conv.Channels, *v.Conv
 	few.Channels = min(few.Channels, rows)

@@ -263,8 +263,8 @@ func roundBF16(f float32) float32 {
 	return math.Float32frombits((u + 0x7fff + (u >> 16 & 1)) &^ 0xffff)
 }
 
-// Prepare brings x f32 [T, K] into the form that tiled products take, normed: bf16, or f32 where Exact. Packed is that of
-// the products' Matrices.
+// Prepare brings x f32 [T, K] into the form that tiled products take, normed: bf16, or f32 where Exact. Packed is that
+// of the products' Matrices.
 type Prepare struct {
 	K      int
 	Exact  bool

@@ -123,7 +123,8 @@ func (m Matrices) packedDefines(t Tile, planes int) []Define {
 func (m Matrices) checkPacked(t Tile, planes int) error {
 	switch {
 	case m.Exact || m.Bits != 4 || m.Group == 16 || m.Floats || m.F32:
-		return fmt.Errorf("tile: packed vectors, want codes of 4 bits in groups of 32, 64 or 128 with scales in bf16, rounded to bf16")
+		return fmt.Errorf("tile: beside packed vectors weights must be codes of 4 bits in groups of 32, 64 or 128 with " +
+			"scales in bf16, and are rounded to bf16")
 	case m.K%(packedColumns*t.split()) != 0:
 		return fmt.Errorf("tile: %d groups of four simdgroups share %d columns, want a multiple of %d for each",
 			t.split(), m.K, packedColumns)
@@ -131,7 +132,8 @@ func (m Matrices) checkPacked(t Tile, planes int) error {
 		return fmt.Errorf("tile: %d vectors, %d eights of which are packed, want as many: 4, 8 or 16 eights", t.BM,
 			m.Packed)
 	case t.WM != 1 || t.WN < 1 || t.WN%(4*planes) != 0 || t.BN != 16*t.WN || t.WN*t.split() > 32:
-		return fmt.Errorf("tile: %d columns of results of %d×%d simdgroups, want 16 for each of a multiple of %d, at most 32 in all",
+		return fmt.Errorf("tile: %d columns of results of %d×%d simdgroups, want 16 for each of a multiple of %d, at most "+
+			"32 in all",
 			t.BN, t.WN, t.split(), 4*planes)
 	case t.Stages < 2 || t.Ahead < 1:
 		return fmt.Errorf("tile: %d stages of vectors and %d blocks of codes ahead, want at least 2 and 1", t.Stages,

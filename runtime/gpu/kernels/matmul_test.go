@@ -148,7 +148,7 @@ func TestMatMulPackedRefusals(t *testing.T) {
 		err    string
 	}{
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Bits = 8 },
-			"matmul_packed 4096×512: tile: packed vectors, want codes of 4 bits in groups of 32, 64 or 128 with scales in bf16, rounded to bf16"},
+			"matmul_packed 4096×512: tile: beside packed vectors weights must be codes of 4 bits in groups of 32, 64 or 128 with scales in bf16, and are rounded to bf16"},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.K = 384 },
 			"matmul_packed 4096×384: tile: 2 groups of four simdgroups share 384 columns, want a multiple of 128 for each"},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Packed = 8 },

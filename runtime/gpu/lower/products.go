@@ -404,8 +404,8 @@ func (g *graph) byLibrary(b *ir.Builder, p *product) *ir.Value {
 	return b.Value("library_product", nil, g.prepare(b, p, false, 0), w)
 }
 
-// prepare returns a product's rows as tiled kernels read them: normalized, in bf16 unless exact, and packed if packed is
-// not 0. Several products of the same rows share one preparation.
+// prepare returns a product's rows as tiled kernels read them: normalized, in bf16 unless exact, and packed if packed
+// is not 0. Several products of the same rows share one preparation.
 func (g *graph) prepare(b *ir.Builder, p *product, exact bool, packed int) *ir.Value {
 	norm := g.normOf(p)
 	x := g.rowsOf(b, p.x, norm)

@@ -9,8 +9,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// convOf returns the kernel of a depthwise convolution, of which slot_conv is one of several sequences. It returns false
-// where kernels cannot compute it, or x has another layout than they take.
+// convOf returns the kernel of a depthwise convolution, of which slot_conv is one of several sequences. It returns
+// false where kernels cannot compute it, or x has another layout than they take.
 func (g *graph) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
 	a, w, state := ir.Attrs[ir.BufferConvAttrs](op), op.Input("w"), op.Buffer
 	l, ok := g.numbers(op.Input("x"))

@@ -205,8 +205,8 @@ func expertsDown(name string, e kernels.Experts) testCase {
 	}
 }
 
-// tiled is a product by tiles of so many rows of weights, with vectors as rows and, where that is for a machine, packed.
-// of gives the tiles and the launches for vectors as m has them.
+// tiled is a product by tiles of so many rows of weights, with vectors as rows and, where that is for a machine,
+// packed. of gives the tiles and the launches for vectors as m has them.
 func tiled(name string, m kernels.Matrices, rows, tokens int,
 	of func(m kernels.Matrices, on kernels.Machine) ([]kernels.Tile, func(kernels.Tile) (kernels.Launch, error)),
 ) testCase {
