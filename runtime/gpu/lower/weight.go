@@ -64,9 +64,13 @@ func weightOf(v *ir.Value) (w weight, ok bool) {
 func quantizedForm(w weight, v *ir.Value) (weight, bool) {
 	packed, scales, biases := v.Def.Input("packed"), v.Def.Input("scales"), v.Def.Input("biases")
 	w.Bits, w.Group = v.Type.Bits, v.Type.Group
-	if v.Type.Mode != ir.Affine {
+	switch v.Type.Mode {
+	case ir.Affine:
+	case ir.MXFP4, ir.MXFP8, ir.NVFP4:
 		w.Floats, w.Symmetric = true, true
 		return w, packed.Constant != nil && scales.Constant != nil
+	default:
+		return w, false // bits and group are not enough to decode it
 	}
 	w.F32 = scales.Type.DType != ir.BF16 || biases != nil && biases.Type.DType != ir.BF16
 	w.Symmetric = biases == nil
