@@ -156,7 +156,7 @@ func TestSamplerIsLast(t *testing.T) {
 
 // TestFidelity compares logits with those of transformers in float32 (testdata/*.logits.safetensors): after
 // a short prompt and one that is longer than chunks and windows, and after more tokens one by one. The
-// bound of DESIGN.md is the error of transformers' own bf16 run, which the files record; the aim is 1e-3.
+// bound is the error of transformers' own bf16 run, which the files record; the aim is 1e-3.
 func TestFidelity(t *testing.T) {
 	const most = 1e-5
 	for _, test := range chats {
