@@ -26,6 +26,12 @@ type Options struct {
 	Budget int64
 	// Prefix is the part of Budget, in bytes, that prefixes no running sequence uses may hold; 0 caches no prefixes.
 	Prefix int64
+	// Disk, if not nil, keeps what the prefix cache evicts, and what it has when the runner closes. It is read before a
+	// prompt is computed. An executor that is no [PartSaver] does without.
+	Disk Disk
+	// DiskProgram is part of the names on Disk: what runners of different programs or precisions put there has to
+	// differ in it.
+	DiskProgram string
 	// Chunk is the largest number of prompt rows in a call with running streams; 0 stands for the executor's own
 	// limit.
 	Chunk int
@@ -113,7 +119,7 @@ func New(exec Executor, o Options) (*Runner, error) {
 		chunk = min(chunk, o.Chunk)
 	}
 	config := schedule.Config{Rows: l.Rows, Chunk: chunk, Quantum: chunk, Sequences: o.Sequences}
-	prefix := cache.NewPrefix(memory, o.Prefix, nil)
+	prefix := cache.NewPrefix(memory, o.Prefix, newDiskTier(exec, o))
 	if n := spareCheckpoints(memory, o, l.Rows); n > 0 {
 		config.CheckpointEvery, config.CheckpointMost = o.Checkpoints, n
 		prefix.SetSpare(n)
@@ -305,6 +311,7 @@ func (r *Runner) loop() {
 		r.sched.Cancel(s.id)
 	}
 	r.ended(r.sched.Ended(), nil)
+	r.prefix.Store()
 	r.err = r.exec.Close()
 }
 

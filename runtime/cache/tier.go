@@ -14,6 +14,27 @@ type Tier interface {
 	Load(k Key, units []Unit) error
 }
 
+// Store stores all that the tree has in the tier, the longest unused first. The tree keeps it. It is for the end of a
+// process.
+func (p *Prefix) Store() {
+	if p.tier == nil {
+		return
+	}
+	for e := p.nodes.Back(); e != nil; e = e.Prev() {
+		p.store(e.Value.(*node))
+	}
+}
+
+// store stores the block and the checkpoint of a node, where it has them.
+func (p *Prefix) store(n *node) {
+	if n.block >= 0 {
+		p.tier.Store(Key{Prefix: n.sum}, []Unit{{BlockPool, n.block}})
+	}
+	if n.mark != nil {
+		p.tier.Store(Key{Prefix: n.sum, Checkpoint: true}, n.mark.units(p.mem.layout))
+	}
+}
+
 // step is a whole block, or the rest of a prefix, on the way that fetch goes.
 type step struct {
 	key  string
