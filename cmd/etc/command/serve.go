@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -26,6 +27,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/serve"
 	"github.com/etc-ml/etc/runtime/session"
 )
@@ -33,6 +35,7 @@ import (
 type serveFlags struct {
 	host, keyFile, cacheMemory string
 	slotDir                    string
+	prefixDir, prefixDisk      string
 	tlsCert, tlsKey            string
 	port, concurrent, queue    int
 	requestTime, drain         time.Duration
@@ -67,6 +70,10 @@ Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends a
 			"for prefixes, or more of few answers)")
 	fl.StringVar(&f.slotDir, "slot-dir", "",
 		"folder for states that /slots saves and restores; they hold what was said (default: none are)")
+	fl.StringVar(&f.prefixDir, "prefix-dir", "",
+		"folder for what the prefix cache has no memory for, and for what it has when the server ends; it holds what was "+
+			"said (default: none)")
+	fl.StringVar(&f.prefixDisk, "prefix-disk", "16GiB", "disk space under --prefix-dir of each file, as 16GiB")
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the certificate, for https")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the certificate's key")
 	fl.DurationVar(&f.requestTime, "request-timeout", 0, "longest time for a request, as 5m (default: no limit)")
@@ -94,10 +101,28 @@ func (f serveFlags) check() error {
 		return usagef("--request-timeout and --drain: want 0 or more")
 	case (f.tlsCert == "") != (f.tlsKey == ""):
 		return usagef("--tls-cert and --tls-key: give both")
-	case f.slotDir != "":
-		return checkSlotDir(f.slotDir)
+	}
+	if f.prefixDir != "" {
+		if _, err := f.prefixLimit(); err != nil {
+			return err
+		}
+		if err := checkFolder("--prefix-dir", f.prefixDir); err != nil {
+			return err
+		}
+	}
+	if f.slotDir != "" {
+		return checkFolder("--slot-dir", f.slotDir)
 	}
 	return nil
+}
+
+// prefixLimit returns the number of bytes of --prefix-disk.
+func (f serveFlags) prefixLimit() (int64, error) {
+	n, err := humanize.ParseBytes(f.prefixDisk)
+	if err != nil || n < 1 || n > math.MaxInt64 {
+		return 0, usagef("--prefix-disk %s: want a number of bytes, as 16GiB", f.prefixDisk)
+	}
+	return int64(n), nil
 }
 
 // keys reads the API keys.
@@ -346,9 +371,7 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	runner, err := batch.New(x, batch.Options{Sequences: s.flags.concurrent, Queue: s.flags.queue, Budget: s.budget,
-		Prefix: s.budget, Checkpoints: execution.Checkpoints(x.Limits()), Drafting: s.drafts.Drafting,
-		Suspect: s.drafts.Suspect})
+	runner, closeFiles, err := s.run(p, x)
 	if err != nil {
 		return nil, errors.Join(err, x.Close(), p.Close())
 	}
@@ -358,13 +381,32 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 	}
 	text, err := s.serveText(runner.Limits())
 	if err != nil {
-		return nil, errors.Join(err, runner.Close(), p.Close())
+		return nil, errors.Join(err, runner.Close(), closeFiles())
 	}
-	l := &serve.Loaded{Runner: runner, Text: text, Device: s.device.Name(), Close: p.Close}
+	l := &serve.Loaded{Runner: runner, Text: text, Device: s.device.Name(), Close: closeFiles}
 	if s.flags.slotDir != "" {
 		l.Slots = s.slots(programID(p))
 	}
 	return l, nil
+}
+
+// run starts a runner of the program. closeFiles closes what it reads from, once the runner is closed.
+func (s *servedFile) run(p *program.Program, x batch.Executor) (r *batch.Runner, closeFiles func() error, err error) {
+	o := batch.Options{Sequences: s.flags.concurrent, Queue: s.flags.queue, Budget: s.budget, Prefix: s.budget,
+		Checkpoints: execution.Checkpoints(x.Limits()), Drafting: s.drafts.Drafting, Suspect: s.drafts.Suspect}
+	folder, err := s.prefixes(x)
+	if err != nil {
+		return nil, nil, err
+	}
+	if folder == nil {
+		r, err = batch.New(x, o)
+		return r, p.Close, err
+	}
+	o.Disk, o.DiskProgram = folder, programID(p)+" "+s.flags.model.precision
+	if r, err = batch.New(x, o); err != nil {
+		return nil, nil, errors.Join(err, folder.Close())
+	}
+	return r, func() error { return errors.Join(folder.Close(), p.Close()) }, nil
 }
 
 // executor compiles the program, and fits the caches to the device where only the compiled program knows its memory.

@@ -50,14 +50,14 @@ type slotFolder struct {
 	file                           string // of the program
 }
 
-// checkSlotDir refuses a folder that is none.
-func checkSlotDir(dir string) error {
+// checkFolder refuses a folder of a flag that is none.
+func checkFolder(flag, dir string) error {
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:
-		return fmt.Errorf("--slot-dir: %w", err)
+		return fmt.Errorf("%s: %w", flag, err)
 	case !info.IsDir():
-		return usagef("--slot-dir %s: it is a file, want a folder", dir)
+		return usagef("%s %s: it is a file, want a folder", flag, dir)
 	}
 	return nil
 }
