@@ -124,7 +124,7 @@ func (m *Model) compile(path string, e engine.Engine, options engine.Options, o 
 		return err
 	}
 	x, err := execution.NewExecutor(path, all, e, batch.RaggedOptions{Engine: options, Sequences: o.Concurrent,
-		Rows: max(512, o.Concurrent), Budget: budget, Draft: drafts.Kind, Drafts: drafts.Most}, state, nil)
+		Budget: budget, Draft: drafts.Kind, Drafts: drafts.Most}, state, nil)
 	if err != nil {
 		return err
 	}

@@ -23,12 +23,18 @@ func cloneFunc(f *Func) *Func {
 // false for a symbol that stays. The entry has parameters of its own. Types of values follow; what the program computes
 // does not change for inputs of these sizes. It is of the main entry alone.
 func (m *Module) Specialize(with func(*Symbol) (int64, bool)) *Module {
-	replace := func(s *Symbol) *Expr {
+	return m.Substitute(func(s *Symbol) *Expr {
 		if n, ok := with(s); ok {
 			return Const(n)
 		}
 		return nil
-	}
+	})
+}
+
+// Substitute returns a copy of m in whose types replace gives the expression that takes the place of a symbol, and nil
+// for a symbol that stays. The entry has parameters of its own. It is of the main entry alone. Types are not derived
+// again: whoever changes the bounds of a symbol has to see whether the type rules still give these types.
+func (m *Module) Substitute(replace func(*Symbol) *Expr) *Module {
 	retype := func(t Type) Type {
 		shared := true
 		for i, d := range t.Shape {

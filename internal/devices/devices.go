@@ -21,7 +21,8 @@ import (
 // GPUs are the engines of GPUs, in the order in which auto tries them. A machine may lack them.
 var GPUs = []gpu.Engine{
 	{Device: "metal", Open: metal.Open, Tune: &tune.Options{}, SelfTest: &selftest.Options{}},
-	{Device: "cuda", Open: func() (device.Device, error) { return cuda.Open(cuda.Options{}) }, Tune: &tune.Options{},
+	{Device: "cuda", Open: func() (device.Device, error) { return cuda.Open(cuda.Options{}) }, CallRows: 2048,
+		Tune:     &tune.Options{},
 		SelfTest: &selftest.Options{}},
 }
 

@@ -40,7 +40,7 @@ func OpenAnswerer(path string, m *ir.Module, e engine.Engine, o engine.Options, 
 	if err := f.Check(available); err != nil {
 		return nil, err
 	}
-	x, err := NewExecutor(path, m, e, batch.RaggedOptions{Engine: o, Sequences: 1, Rows: 512,
+	x, err := NewExecutor(path, m, e, batch.RaggedOptions{Engine: o, Sequences: 1,
 		Positions: about.MaxSeqLen, Draft: d.Kind, Drafts: d.Most}, max(f.Need.State, 1), nil)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,8 @@ import (
 type RaggedOptions struct {
 	// Engine are the options of the engine.
 	Engine engine.Options
-	// Rows is the largest number of rows of a call, 512 by default; at least Sequences.
+	// Rows is the largest number of rows of a call, at least Sequences. By default it is 512, or more where the engine
+	// asks for long calls ([engine.PromptRows]) and the windows of one sequence then take an eighth of Budget at most.
 	Rows int
 	// Sequences is the largest number of sequences of a call, 16 by default.
 	Sequences int
@@ -101,8 +102,8 @@ func RaggedModule(m *ir.Module, e engine.Engine, o RaggedOptions) (*ir.Module, e
 
 // lowerRagged returns an executor that is not compiled yet.
 func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecutor, error) {
-	o.Rows, o.Sequences, o.BlockRows = orElse(o.Rows, 512), orElse(o.Sequences, 16), orElse(o.BlockRows, blockRows)
-	o.Rows = max(o.Rows, fixedRows(e, o.Engine))
+	given := o.Rows
+	o = o.withDefaults(e)
 	if o.Rows < o.Sequences {
 		return nil, fmt.Errorf("%d rows a call for %d sequences, want a row for each", o.Rows, o.Sequences)
 	}
@@ -120,6 +121,9 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 		fixed: fixedRows(e, o.Engine), kind: o.Draft, anyRows: runsAnyRows(e)}
 	choose := func(model *ragged.Model) (ragged.Options, error) {
 		x.layout = model.Layout(o.BlockRows, o.Engine.Precision)
+		if given == 0 {
+			o.Rows = o.rowsWithin(x.layout, model.Positions)
+		}
 		x.options = ragged.Options{BlockRows: o.BlockRows, Rows: o.Rows, Sequences: o.Sequences, Storage: o.Storage}
 		var err error
 		x.options.Units, err = units(x.layout, o, model.Positions)
@@ -136,6 +140,33 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	return x, err
 }
 
+// sharedRows is the default number of rows of a call, and of prompts in a call that has rows of running streams: those
+// wait for it.
+const sharedRows = 512
+
+// withDefaults returns the options with defaults in the place of zeros, but for Budget.
+func (o RaggedOptions) withDefaults(e engine.Engine) RaggedOptions {
+	o.Sequences, o.BlockRows = orElse(o.Sequences, 16), orElse(o.BlockRows, blockRows)
+	if o.Rows == 0 {
+		o.Rows = max(sharedRows, o.Sequences)
+		if p, ok := e.(engine.PromptRows); ok {
+			o.Rows = max(o.Rows, p.PromptRows())
+		}
+	}
+	o.Rows = max(o.Rows, fixedRows(e, o.Engine))
+	return o
+}
+
+// rowsWithin returns a number of rows of a call, at most Rows, with which one sequence needs an eighth of the budget at
+// most, or the fewest that there may be.
+func (o RaggedOptions) rowsWithin(l cache.Layout, positions int) int {
+	rows, least := o.Rows, max(sharedRows, o.Sequences)
+	for o.Budget > 0 && rows/2 >= least && l.Bytes(l.Most(positions, rows))-l.Bytes(l.Most(positions, 1)) > o.Budget/8 {
+		rows /= 2
+	}
+	return rows
+}
+
 // SequenceBytes returns the bytes of units that a sequence of o.Positions tokens needs in calls of at most o.Rows
 // rows. The error is a [*NotRaggedError] if the program cannot run such calls.
 func SequenceBytes(m *ir.Module, e engine.Engine, o RaggedOptions) (int64, error) {
@@ -143,7 +174,8 @@ func SequenceBytes(m *ir.Module, e engine.Engine, o RaggedOptions) (int64, error
 	if err != nil {
 		return 0, err
 	}
-	l := model.Layout(orElse(o.BlockRows, blockRows), o.Engine.Precision)
+	o = o.withDefaults(e)
+	l := model.Layout(o.BlockRows, o.Engine.Precision)
 	return l.Bytes(l.Most(o.Positions, o.Rows)), nil
 }
 

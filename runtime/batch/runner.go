@@ -114,7 +114,7 @@ func New(exec Executor, o Options) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	chunk := max(l.Rows-o.Sequences, 1)
+	chunk := max(min(l.Rows, sharedRows)-o.Sequences, 1)
 	if o.Chunk > 0 {
 		chunk = min(chunk, o.Chunk)
 	}

@@ -18,6 +18,9 @@ type Options struct {
 	// Deterministic makes the results of a row in a call of many sequences independent, to the bit, of the other rows
 	// in the call. See [RowsOfCalls] for engines whose kernels depend on the number of rows.
 	Deterministic bool
+	// LongCalls lets the engine take calls of more rows than the program declares, where it gains by that. See
+	// [LongCalls].
+	LongCalls bool
 	// NoTune keeps the default launch of every kernel. Otherwise an engine may measure once per machine which variant
 	// is the fastest.
 	NoTune bool
@@ -140,6 +143,14 @@ type Stored interface {
 	StateBuffers() []*ir.Buffer
 }
 
+// LongCalls is implemented by executables that may take calls of more rows than the program declares.
+type LongCalls interface {
+	// CallRows is the largest number of rows of a call, 0 where it is what the program declares. With a number, ring
+	// buffers may have more rows than the module's ([Stored] tells): in a buffer [1, heads, rows, width], position p
+	// lies in row p mod rows.
+	CallRows() int
+}
+
 // WithMemory is implemented by engines that know the memory of their device before anything is compiled.
 type WithMemory interface {
 	// DeviceMemory returns what [Bounded] returns after compiling.
@@ -165,6 +176,13 @@ type RowsOfCalls interface {
 type AnyRows interface {
 	// RunsAnyRows reports whether the engine is such a one.
 	RunsAnyRows() bool
+}
+
+// PromptRows is implemented by engines on which prompts are faster in long calls.
+type PromptRows interface {
+	// PromptRows is the number of rows up to which a longer call of prompts takes less time for each row; 0: no such
+	// number is known.
+	PromptRows() int
 }
 
 // Drawing is implemented by engines that can draw tokens on their device (ir/infer_draw.go), in less time than it takes

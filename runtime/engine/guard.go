@@ -43,6 +43,14 @@ func (x guardedExecutable) StateBuffers() []*ir.Buffer {
 	return nil
 }
 
+// CallRows implements LongCalls for every executable.
+func (x guardedExecutable) CallRows() int {
+	if l, ok := x.Executable.(LongCalls); ok {
+		return l.CallRows()
+	}
+	return 0
+}
+
 func (x guardedExecutable) NewInstance() (i Instance, err error) {
 	fault.Readable()
 	defer fault.Recover(x.name, &err)

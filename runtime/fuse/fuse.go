@@ -34,6 +34,12 @@ var Table = passes.Ordered(
 	pass("glu", fuseGLU,
 		passes.Order{Pass: "switch-mlp", Because: "which matches the gates of experts itself"}),
 	pass("softcap", fuseSoftcap),
+	passes.Row[Options]{Name: "long-calls", When: func(o Options) bool { return o.LongCalls != nil },
+		Run: func(m *ir.Module, o Options) error { return lengthenCalls(m, *o.LongCalls) }, After: []passes.Order{
+			{Pass: "attention", Because: "it knows rings by the attention that reads them"},
+			{Pass: "state", Because: "recurrent state takes calls of any length"},
+			{Pass: "conv", Because: "so does the state of a convolution"},
+		}},
 	passes.Row[Options]{Name: "ragged", When: func(o Options) bool { return o.Ragged != nil },
 		Run: func(m *ir.Module, o Options) error { return ragged.Make(m, *o.Ragged) }, After: []passes.Order{
 			{Pass: "attention", Because: "it knows caches by the attention that reads them"},
@@ -53,6 +59,9 @@ var Table = passes.Ordered(
 type Options struct {
 	// Ragged has the pass ragged make the program one of calls of many sequences; nil leaves it one of one.
 	Ragged *ragged.Options
+	// LongCalls has the pass long-calls make a program of one sequence take longer calls than it declares; nil leaves
+	// it as it is.
+	LongCalls *LongCalls
 }
 
 // pass makes a row of the table.
@@ -72,6 +81,11 @@ func Trace(m *ir.Module, after func(pass string, m *ir.Module) error) (*ir.Modul
 // Run returns a fused copy of the main entry of m, which must be verified, by the passes that c lets run. Its Tidy is
 // not used: the copy is cleaned after every pass. It has all buffers of m.
 func Run(m *ir.Module, c passes.Control) (*ir.Module, error) { return run(m, Options{}, c) }
+
+// Lengthened is Run for calls that may be longer than the program declares; see [LongCalls] and [CallRows].
+func Lengthened(m *ir.Module, o LongCalls, c passes.Control) (*ir.Module, error) {
+	return run(m, Options{LongCalls: &o}, c)
+}
 
 func run(m *ir.Module, o Options, c passes.Control) (*ir.Module, error) {
 	m = m.Only(m.Entry).Clone()

@@ -223,6 +223,9 @@ func TestEveryPassDoesSomething(t *testing.T) {
 		if before = text(t, m); name == fusetest.Names()[0] {
 			_, _, err = fuse.Ragged(m, ragged.Options{}, fewRows, passes.Control{After: note, Verify: true})
 			require.NoError(t, err)
+			before = text(t, m)
+			_, err = fuse.Lengthened(m, fuse.LongCalls{Rows: 1 << 20, Room: 1 << 40}, passes.Control{After: note})
+			require.NoError(t, err)
 		}
 	}
 	for _, p := range fuse.Table {

@@ -28,6 +28,10 @@ type Engine struct {
 	Open func() (device.Device, error)
 	// Tune says where the tuner stores its choices and how long it may measure. Nil: the default launches are used.
 	Tune *tune.Options
+	// CallRows is the number of rows of the longest calls that prompts are fed in, where that is more than the program
+	// declares; 0: what it declares. A device whose library of products needs weights in bf16 makes them anew in each
+	// call, so a call of more rows costs less for each; from some thousand rows on that gains little.
+	CallRows int
 	// SelfTest says where results of self-tests are stored. Nil: kernels are used without a self-test.
 	SelfTest *selftest.Options
 }
@@ -46,6 +50,9 @@ func (e Engine) DrawsOnDevice() bool { return true }
 // are. Larger calls use tiled kernels, which add in another order: see engine.RowsOfCalls.
 func (e Engine) DeterministicRows() int { return lower.FewRows }
 
+// PromptRows returns CallRows: see engine.PromptRows.
+func (e Engine) PromptRows() int { return e.CallRows }
+
 // DeviceMemory returns the number of bytes that buffers may take on the device in all: see engine.WithMemory.
 func (e Engine) DeviceMemory() (int64, error) {
 	d, err := e.Open()
@@ -53,16 +60,6 @@ func (e Engine) DeviceMemory() (int64, error) {
 		return 0, err
 	}
 	return d.Info().Memory, d.Close()
-}
-
-// available opens the device and closes it again. It returns the error that Compile would return where the device
-// cannot be used.
-func (e Engine) available() error {
-	d, err := e.Open()
-	if err != nil {
-		return fmt.Errorf("--device %s: %w", e.Device, err)
-	}
-	return d.Close()
 }
 
 // Compile fuses the module and opens the device. The reference engine takes the module instead, and Options.Warn is
@@ -77,17 +74,14 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		warn(fmt.Sprintf("--device %s has no precision strict: this runs on the reference engine, slowly", e.Device))
 		return reference.Engine{}.Compile(m, o)
 	}
-	control := passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR}
-	entries, err := fuse.Entries(m, control)
-	for _, fused := range entries {
-		for _, op := range fused.Entry.Body.Ops {
-			if len(op.Regions) > 0 {
-				err = fmt.Errorf("--device %s has no %s", e.Device, op.Def.Name)
-			}
-		}
+	d, err := e.Open()
+	if err != nil { // --device auto takes another engine then
+		return nil, fmt.Errorf("--device %s: %w", e.Device, err)
 	}
+	control := passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR}
+	entries, err := e.fused(m, d.Info().Memory, o, control)
 	if err != nil {
-		if err := e.available(); err != nil { // --device auto takes another engine then
+		if err := d.Close(); err != nil {
 			return nil, err
 		}
 		warn(fmt.Sprintf("this runs on the reference engine, slowly: %v", err))
@@ -95,11 +89,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	}
 	constants, err := plan.NewConstants(entries, o.Precision)
 	if err != nil {
-		return nil, err
-	}
-	d, err := e.Open()
-	if err != nil {
-		return nil, fmt.Errorf("--device %s: %w", e.Device, err)
+		return nil, errors.Join(err, d.Close())
 	}
 	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m,
 		fused: entries[0], entries: entries,
@@ -118,6 +108,46 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		}
 	}
 	return x, nil
+}
+
+// fused fuses every entry of a module. Where the options allow it, a module of one entry is made to take long calls:
+// the state may grow by an eighth of what the device's memory has left beside weights and state.
+func (e Engine) fused(m *ir.Module, memory int64, o engine.Options, c passes.Control) ([]*ir.Module, error) {
+	var entries []*ir.Module
+	var err error
+	if o.LongCalls && e.CallRows > 0 && len(m.More) == 0 {
+		var one *ir.Module
+		one, err = fuse.Lengthened(m, fuse.LongCalls{Rows: e.CallRows,
+			Room: max(0, memory-held(m, o.Precision)) / 8, Precision: o.Precision}, c)
+		entries = []*ir.Module{one}
+	} else {
+		entries, err = fuse.Entries(m, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		for _, op := range entry.Entry.Body.Ops {
+			if len(op.Regions) > 0 {
+				return nil, fmt.Errorf("--device %s has no %s", e.Device, op.Def.Name)
+			}
+		}
+	}
+	return entries, nil
+}
+
+// held returns the bytes that the weights and the state of a module take.
+func held(m *ir.Module, p eval.Precision) (bytes int64) {
+	for _, c := range m.Constants {
+		if c.Data != nil {
+			bytes += ir.Elements(c.Data.Shape()) * int64(c.Data.DType().Size())
+		}
+	}
+	for _, b := range m.Buffers {
+		dims, _ := b.Type.Static()
+		bytes += ir.Elements(dims) * int64(eval.StateDType(b.Type.DType, p).Size())
+	}
+	return bytes
 }
 
 // executable is a compiled module. Its instances share it.
@@ -151,6 +181,23 @@ type executable struct {
 	products  map[device.Product]device.Kernel // nil where the device has no products of its own
 	noted     bool
 	failure   error // why a constant could not be brought to the device
+}
+
+// StateBuffers returns the buffers of snapshots where long calls made rings longer: see engine.Stored.
+func (x *executable) StateBuffers() []*ir.Buffer {
+	if x.CallRows() == 0 {
+		return nil
+	}
+	return x.fused.Buffers
+}
+
+// CallRows returns the largest number of rows of a call where that is more than the module declares: see
+// engine.LongCalls.
+func (x *executable) CallRows() int {
+	if rows := fuse.CallRows(x.fused); rows > fuse.CallRows(x.module) {
+		return rows
+	}
+	return 0
 }
 
 // Memory returns the number of bytes that buffers may take on the device in all.

@@ -29,7 +29,8 @@ type Model struct {
 	Form Form
 	// MaxSeqLen is the number of positions that the program's caches hold.
 	MaxSeqLen int
-	// MaxChunk is the largest number of tokens that one call may take.
+	// MaxChunk is the largest number of tokens that one call may take: what the program declares, or more where the
+	// engine takes longer calls ([engine.LongCalls]).
 	MaxChunk int
 	// MinChunk is the smallest number of tokens of a call, single tokens aside.
 	MinChunk int
@@ -43,9 +44,10 @@ type Model struct {
 	executable engine.Executable
 	rows       bool // forward gives logits for every position
 	params     []*ir.Value
-	draws      Draws // of form Drawn
-	width      int   // the number of logits, of form Drawn
-	buffers    []*ir.Buffer
+	draws      Draws        // of form Drawn
+	width      int          // the number of logits, of form Drawn
+	buffers    []*ir.Buffer // of snapshots
+	held       []*ir.Buffer // those of the engine, where its rings have more rows; see rings.go
 }
 
 // Load recognises the form of a module's entry and compiles it, as [LastRow] gives it.
@@ -63,15 +65,23 @@ func Load(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
 	return model, nil
 }
 
-// compile compiles what the model runs.
+// compile compiles what the model runs. An engine that takes longer calls than the program declares may do so, unless
+// the model has a bound of its own.
 func (m *Model) compile(program *ir.Module, e engine.Engine, o engine.Options) (err error) {
+	o.LongCalls = !m.rows
+	program = program.Only(program.Entry) // no session calls the method that drafts
 	if m.executable, err = engine.Compile(e, program, o); err != nil {
 		return err
 	}
 	if s, ok := m.executable.(engine.Stored); ok {
 		if buffers := s.StateBuffers(); buffers != nil {
-			m.buffers = buffers
+			m.held = buffers
 		}
+	}
+	if l, ok := m.executable.(engine.LongCalls); ok && l.CallRows() > 0 {
+		m.MaxChunk = max(m.MaxChunk, min(l.CallRows(), m.MaxSeqLen))
+	} else if m.held != nil {
+		m.buffers, m.held = m.held, nil
 	}
 	m.Device, m.Precision = e.Name(), o.Precision
 	return nil

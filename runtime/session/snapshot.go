@@ -28,6 +28,9 @@ func (s *Session) Snapshot() (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.model.held != nil {
+		states = moveRings(states, s.model.buffers, len(s.tokens))
+	}
 	return &Snapshot{s.Tokens(), states}, nil
 }
 
@@ -47,7 +50,11 @@ func (s *Session) Restore(p *Snapshot) error {
 	if err := s.model.CheckSnapshot(p); err != nil {
 		return err
 	}
-	if err := x.Restore(p.States); err != nil {
+	states := p.States
+	if s.model.held != nil {
+		states = moveRings(states, s.model.held, len(p.Tokens))
+	}
+	if err := x.Restore(states); err != nil {
 		return err
 	}
 	s.tokens, s.torn = slices.Clone(p.Tokens), false

@@ -91,7 +91,7 @@ func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engi
 func streamsExecutor(path string, m *ir.Module, maxSeqLen int, e engine.Engine, o engine.Options,
 	options bench.StreamOptions) (batch.Executor, error) {
 	streams, positions := options.Most()
-	ragged := batch.RaggedOptions{Engine: o, Sequences: streams, Rows: max(512, streams), Positions: positions}
+	ragged := batch.RaggedOptions{Engine: o, Sequences: streams, Positions: positions}
 	need := needOf(m, maxSeqLen, e, o.Precision)
 	available, where := memoryOn(e)
 	f := fit{File: path, Need: need.Within(maxSeqLen, positions), Context: positions, Sessions: streams, Device: where,

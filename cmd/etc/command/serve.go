@@ -411,7 +411,7 @@ func (s *servedFile) run(p *program.Program, x batch.Executor) (r *batch.Runner,
 
 // executor compiles the program, and fits the caches to the device where only the compiled program knows its memory.
 func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
-	o := batch.RaggedOptions{Engine: s.options, Sequences: s.flags.concurrent, Rows: max(512, s.flags.concurrent),
+	o := batch.RaggedOptions{Engine: s.options, Sequences: s.flags.concurrent,
 		Budget: s.budget, Draft: s.drafts.Kind, Drafts: s.drafts.Most}
 	x, err := newExecutor(s.path, m, s.device, o, s.state, func(m *ir.Module, model *session.Model) error {
 		if err := checkMemory(s.path, m, model, s.device, s.options.Precision, 2, 0); err != nil {
