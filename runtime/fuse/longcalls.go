@@ -20,7 +20,7 @@ const ringMultiple = 64
 
 // lengthenCalls makes a program of one sequence take up to o.Rows rows in a call, where it declares fewer. A declared
 // bound has two reasons: the types of values follow from it, and a ring buffer of a sliding window must hold the rows
-// of a call beside the window. So the pass gives the number of rows a larger bound and the rings more rows.
+// of a call beside the window. So the pass gives the number of rows another bound and the rings more rows.
 //
 // A program that may compute something else with longer calls stays as it is. These are programs with a buffer that is
 // neither a cache of attention nor recurrent state, with control flow, or with a value whose type follows from the
@@ -79,7 +79,7 @@ func rowSymbols(f *ir.Func) []*ir.Symbol {
 // callBounds is what bounds the number of rows of a call.
 type callBounds struct {
 	rows     []*ir.Symbol // the number of rows, as tokens and positions have it
-	declared int          // the bound of rows
+	declared int          // the rows that a call may have: the bound of rows, or what the rings have room for
 	context  int          // the rows of the smallest cache that holds all positions
 	rings    map[*ir.Buffer]*callRing
 }
@@ -116,9 +116,10 @@ func newCallBounds(m *ir.Module) *callBounds {
 	uses := ir.CountUses(m.Entry.Body)
 	writes := map[*ir.Value]int{}
 	for _, r := range c.rings {
-		if r.start == nil || r.window == 0 {
+		if r.window == 0 {
 			return nil
 		}
+		c.declared = min(c.declared, int(r.slots-r.window)+1)
 		writes[r.start.Result()]++
 	}
 	for start, n := range writes {

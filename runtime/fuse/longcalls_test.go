@@ -19,9 +19,14 @@ import (
 // lengthened is a program that has been made to take calls of up to rows rows, with as much state as they need.
 func lengthened(t *testing.T, m *ir.Module, rows int) *ir.Module {
 	t.Helper()
-	longer, err := fuse.Lengthened(m, fuse.LongCalls{Rows: rows, Room: math.MaxInt64, Precision: eval.FP32},
+	longer, taken, err := fuse.Lengthened(m, fuse.LongCalls{Rows: rows, Room: math.MaxInt64, Precision: eval.FP32},
 		passes.Control{Verify: true})
 	require.NoError(t, err)
+	if taken == 0 {
+		require.Equal(t, fuse.CallRows(m), fuse.CallRows(longer))
+	} else {
+		require.Equal(t, taken, fuse.CallRows(longer))
+	}
 	return longer
 }
 
@@ -36,6 +41,9 @@ func TestLongCalls(t *testing.T) {
 			longer := lengthened(t, m, 1<<20)
 			rows := fuse.CallRows(longer)
 			require.Greater(t, rows, declared)
+			if testing.Short() && declared > 64 {
+				t.Skip("-short: long prompts on the reference engine")
+			}
 			plain, err := fuse.Fuse(m)
 			require.NoError(t, err)
 			require.Equal(t, fusedOps(plain), fusedOps(longer))
@@ -96,10 +104,11 @@ func TestLongCallsNeedRoom(t *testing.T) {
 	require.Positive(t, most)
 	before := fuse.CallRows(all) + 1
 	for _, room := range []int64{most, most - 1, most / 4, 0} {
-		longer, err := fuse.Lengthened(m, fuse.LongCalls{Rows: 1 << 20, Room: room, Precision: eval.FP32},
+		longer, taken, err := fuse.Lengthened(m, fuse.LongCalls{Rows: 1 << 20, Room: room, Precision: eval.FP32},
 			passes.Control{})
 		require.NoError(t, err)
 		rows := fuse.CallRows(longer)
+		require.Equal(t, rows > declared, taken > 0)
 		require.LessOrEqual(t, bytes(longer)-bytes(m), room)
 		require.Less(t, rows, before)
 		before = rows
@@ -114,6 +123,21 @@ func ringProgram() string {
 		"buffer_slice_update @k(update=%4, axis=2, start=%1, stop=%3)",
 		"%12 = mod_int(a=%1, b=23) : int(mod(s2,23))\n    buffer_ring_update @k(update=%4, start=%12) {axis=2}",
 		"[1,1,32,8]", "[1,1,23,8]").Replace(smallProgram(attend))
+}
+
+// TestLongCallsOfShortRings: a file may declare more rows than its rings have room for, as ExecuTorch's exporter does.
+// The
+// rings get that room, for fewer rows than it declares, too.
+func TestLongCallsOfShortRings(t *testing.T) {
+	m := fusetest.Load(t, "gemma4-chat-bf16-ropefix")
+	require.Equal(t, 256, fuse.CallRows(m))
+	require.Equal(t, "bf16[1,2,127,32]", m.Buffers[0].Type.String())
+	for rows, want := range map[int]string{96: "bf16[1,2,192,32]", 64: "bf16[1,2,127,32]"} {
+		longer, taken, err := fuse.Lengthened(m, fuse.LongCalls{Rows: rows, Room: math.MaxInt64}, passes.Control{})
+		require.NoError(t, err)
+		require.Equal(t, want, longer.Buffers[0].Type.String())
+		require.Equal(t, rows == 96, taken == 96)
+	}
 }
 
 // TestNoLongCalls: a program keeps its bound where a longer call may compute something else.

@@ -224,7 +224,7 @@ func TestEveryPassDoesSomething(t *testing.T) {
 			_, _, err = fuse.Ragged(m, ragged.Options{}, fewRows, passes.Control{After: note, Verify: true})
 			require.NoError(t, err)
 			before = text(t, m)
-			_, err = fuse.Lengthened(m, fuse.LongCalls{Rows: 1 << 20, Room: 1 << 40}, passes.Control{After: note})
+			_, _, err = fuse.Lengthened(m, fuse.LongCalls{Rows: 1 << 20, Room: 1 << 40}, passes.Control{After: note})
 			require.NoError(t, err)
 		}
 	}

@@ -79,7 +79,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		return nil, fmt.Errorf("--device %s: %w", e.Device, err)
 	}
 	control := passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR}
-	entries, err := e.fused(m, d.Info().Memory, o, control)
+	entries, callRows, err := e.fused(m, d.Info().Memory, o, control)
 	if err != nil {
 		if err := d.Close(); err != nil {
 			return nil, err
@@ -92,7 +92,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		return nil, errors.Join(err, d.Close())
 	}
 	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m,
-		fused: entries[0], entries: entries,
+		fused: entries[0], entries: entries, callRows: callRows,
 		precision: o.Precision, observe: o.Observe, exact: o.Exact, control: control, warn: warn,
 		constants: constants, weights: map[plan.WeightKey]*weight{},
 		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{},
@@ -110,30 +110,29 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	return x, nil
 }
 
-// fused fuses every entry of a module. Where the options allow it, a module of one entry is made to take long calls:
-// the state may grow by an eighth of what the device's memory has left beside weights and state.
-func (e Engine) fused(m *ir.Module, memory int64, o engine.Options, c passes.Control) ([]*ir.Module, error) {
-	var entries []*ir.Module
+// fused fuses every entry of a module. Where the options allow it, a module of one entry is made to take long calls; the
+// number is that of the rows of the longest one. The state may grow by an eighth of what the device's memory has left
+// beside weights and state.
+func (e Engine) fused(m *ir.Module, memory int64, o engine.Options, c passes.Control) ([]*ir.Module, int, error) {
+	entries, rows := make([]*ir.Module, 1), 0
 	var err error
 	if o.LongCalls && e.CallRows > 0 && len(m.More) == 0 {
-		var one *ir.Module
-		one, err = fuse.Lengthened(m, fuse.LongCalls{Rows: e.CallRows,
-			Room: max(0, memory-held(m, o.Precision)) / 8, Precision: o.Precision}, c)
-		entries = []*ir.Module{one}
+		long := fuse.LongCalls{Rows: e.CallRows, Room: max(0, memory-held(m, o.Precision)) / 8, Precision: o.Precision}
+		entries[0], rows, err = fuse.Lengthened(m, long, c)
 	} else {
 		entries, err = fuse.Entries(m, c)
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	for _, entry := range entries {
 		for _, op := range entry.Entry.Body.Ops {
 			if len(op.Regions) > 0 {
-				return nil, fmt.Errorf("--device %s has no %s", e.Device, op.Def.Name)
+				return nil, 0, fmt.Errorf("--device %s has no %s", e.Device, op.Def.Name)
 			}
 		}
 	}
-	return entries, nil
+	return entries, rows, nil
 }
 
 // held returns the bytes that the weights and the state of a module take.
@@ -157,6 +156,7 @@ type executable struct {
 	machine       kernels.Machine
 	module, fused *ir.Module   // fused is the main entry after fusion
 	entries       []*ir.Module // all entries after fusion, the main one first
+	callRows      int          // the rows of the longest call, 0 where the module says it
 	constants     *plan.Constants
 	precision     eval.Precision
 	exact         bool
@@ -185,20 +185,14 @@ type executable struct {
 
 // StateBuffers returns the buffers of snapshots where long calls made rings longer: see engine.Stored.
 func (x *executable) StateBuffers() []*ir.Buffer {
-	if x.CallRows() == 0 {
+	if x.callRows == 0 {
 		return nil
 	}
 	return x.fused.Buffers
 }
 
-// CallRows returns the largest number of rows of a call where that is more than the module declares: see
-// engine.LongCalls.
-func (x *executable) CallRows() int {
-	if rows := fuse.CallRows(x.fused); rows > fuse.CallRows(x.module) {
-		return rows
-	}
-	return 0
-}
+// CallRows returns the largest number of rows of a call where the pass long-calls chose it: see engine.LongCalls.
+func (x *executable) CallRows() int { return x.callRows }
 
 // Memory returns the number of bytes that buffers may take on the device in all.
 func (x *executable) Memory() int64 { return x.device.Info().Memory }
