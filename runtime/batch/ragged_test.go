@@ -285,3 +285,35 @@ func TestRowsOfEngines(t *testing.T) {
 		require.NoError(t, x.Close())
 	}
 }
+
+// longCalls is an engine on which prompts are faster in calls of up to 2048 rows.
+type longCalls struct{ cpu.Engine }
+
+func (longCalls) PromptRows() int { return 2048 }
+
+// TestRowsByDefault: calls have the rows that the engine asks for, fewer where windows would take much of the memory, and
+// one for each sequence at least.
+func TestRowsByDefault(t *testing.T) {
+	gemma, qwen := fusetest.Load(t, "etc-gemma4-chat-sample"), fusetest.Load(t, "etc-qwen35moe-chat-sample")
+	for name, c := range map[string]struct {
+		m    *ir.Module
+		e    engine.Engine
+		o    batch.RaggedOptions
+		rows int
+	}{
+		"a host":           {gemma, cpu.Engine{}, batch.RaggedOptions{}, 512},
+		"many sequences":   {gemma, cpu.Engine{}, batch.RaggedOptions{Sequences: 600}, 600},
+		"long calls":       {gemma, longCalls{}, batch.RaggedOptions{}, 2048},
+		"rows as given":    {gemma, longCalls{}, batch.RaggedOptions{Rows: 100}, 100},
+		"much memory":      {gemma, longCalls{}, batch.RaggedOptions{Budget: 64 << 20, Sequences: 2}, 2048},
+		"little memory":    {gemma, longCalls{}, batch.RaggedOptions{Budget: 32 << 20, Sequences: 2}, 1024},
+		"less":             {gemma, longCalls{}, batch.RaggedOptions{Budget: 4 << 20, Sequences: 2}, 512},
+		"no windows":       {qwen, longCalls{}, batch.RaggedOptions{Budget: 4 << 20, Sequences: 2}, 2048},
+		"as deterministic": {qwen, longCalls{}, batch.RaggedOptions{Engine: engine.Options{Deterministic: true}}, 2048},
+	} {
+		x, err := batch.NewRagged(c.m, c.e, c.o)
+		require.NoError(t, err, name)
+		require.Equal(t, c.rows, x.Limits().Rows, name)
+		require.NoError(t, x.Close())
+	}
+}
