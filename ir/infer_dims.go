@@ -187,8 +187,9 @@ func formatShapes(shapes [][]*Expr) string {
 // ceilDiv is ceil(a / b) for a constant b > 0.
 func ceilDiv(a *Expr, b int64) *Expr { return a.Add(Const(b - 1)).FloorDiv(Const(b)) }
 
-// int32Literal limits a constant to 32 bits, as the delegate does when it reads a literal
-// (MLXExecutor.h, clamp_to_int32). Other expressions are registers, which have 32 bits.
+// int32Literal returns the value that the delegate has for a number e in an operation's attributes. A constant is a
+// literal in the file, which the delegate limits to 32 bits when it reads it (MLXExecutor.h, clamp_to_int32). Any other
+// expression is computed into a register, which has 32 bits anyway.
 func int32Literal(e *Expr) *Expr {
 	if v, ok := e.Const(); ok {
 		return Const(min(max(v, math.MinInt32), math.MaxInt32))
@@ -196,7 +197,7 @@ func int32Literal(e *Expr) *Expr {
 	return e
 }
 
-// fitsInt32 reports whether an attribute is a number that the wire can hold.
+// fitsInt32 reports whether the file has room for these attributes: it holds them in 32 bits.
 func fitsInt32(values ...int) bool {
 	return !slices.ContainsFunc(values, func(v int) bool { return int(int32(v)) != v })
 }
@@ -206,7 +207,7 @@ func fitsInt32(values ...int) bool {
 const maxAllocation = int64(4) << 30
 
 // checkAllocation applies the delegate's check of a tensor that an op makes from numbers in the program:
-// dims must be positive and the whole at most 4 GiB. What is not known before the program runs passes.
+// dims must be positive and the whole at most 4 GiB. Sizes that are not known before the program runs pass.
 func checkAllocation(d DType, shape []*Expr) error {
 	least := int64(d.Size())
 	for _, dim := range shape {

@@ -7,7 +7,7 @@ import (
 	"github.com/etc-ml/etc/loaders/safetensors"
 )
 
-// What the language model's tensors are named under in multimodal checkpoints, and in others.
+// Beginnings of the names of a language model's tensors: in multimodal checkpoints, and in those of text alone.
 const (
 	prefix     = "model.language_model."
 	textPrefix = "model."
@@ -19,7 +19,7 @@ var (
 	offsetNorm = distribution{0, 0.02} // norms that multiply by 1+w
 	plainNorm  = distribution{1, 0.02} // norms that multiply by w
 	one        = distribution{1, 0}    // layer_scalar
-	convTap    = distribution{0, 0.25} // as of uniform numbers up to 1/√4
+	convTap    = distribution{0, 0.25} // about the deviation of uniform numbers between ±1/√4, the default of torch
 	logDecay   = distribution{1, 0.5}  // A_log: rates of about 1 to 8
 	stepBias   = distribution{-3, 1}   // dt_bias: steps of about 0.02 to 0.3, so that states last
 )
@@ -42,7 +42,7 @@ func (t tensor) elements() int64 {
 
 func (t tensor) bytes() int64 { return t.elements() * int64(t.dtype.Bits()/8) }
 
-// tensors lists the tensors of a checkpoint, layer by layer.
+// tensors lists the tensors of a checkpoint of the given configuration, layer by layer.
 func tensors(config huggingface.Config) ([]tensor, error) {
 	switch c := config.(type) {
 	case *huggingface.Qwen:
@@ -65,7 +65,7 @@ func Bytes(config huggingface.Config) (int64, error) {
 	return total, err
 }
 
-// list collects tensors under a prefix.
+// list collects tensors. prefix is the beginning of the names of those that are added next.
 type list struct {
 	prefix  string
 	tensors []tensor
@@ -75,7 +75,7 @@ func (l *list) add(name string, d distribution, shape ...int) {
 	l.tensors = append(l.tensors, tensor{l.prefix + name, safetensors.BF16, shape, d})
 }
 
-// addF32 is for the tensors that the published Qwen checkpoints keep in float32.
+// addF32 adds a tensor in float32, for the few that the published Qwen checkpoints keep so.
 func (l *list) addF32(name string, d distribution, shape ...int) {
 	l.tensors = append(l.tensors, tensor{l.prefix + name, safetensors.F32, shape, d})
 }
@@ -134,7 +134,8 @@ func (l *list) qwenAttention(c *huggingface.Qwen, norm distribution) {
 	l.add("self_attn.k_norm.weight", norm, c.HeadDim)
 }
 
-// deltaNet adds the tensors of a delta net. Joint projections came before the float32 ones.
+// deltaNet adds the tensors of a layer of linear attention. Qwen3-Next joins its projections in two tensors and has
+// everything in bf16; Qwen3.5 has four projections, and A_log and the norm in float32.
 func (l *list) deltaNet(c *huggingface.Qwen) {
 	h, value, exact := c.HiddenSize, c.LinearValueHeads*c.LinearValueHeadDim, l.addF32
 	if c.JointProjections {
@@ -154,7 +155,8 @@ func (l *list) deltaNet(c *huggingface.Qwen) {
 	l.add("linear_attn.out_proj.weight", linear, h, value)
 }
 
-// qwenExperts adds experts as they are published: stacked from Qwen3.5 on, one by one before.
+// qwenExperts adds the experts of a layer. Qwen3.5 and later stack those of a layer in one tensor; before that each
+// expert has tensors of its own.
 func (l *list) qwenExperts(c *huggingface.Qwen) {
 	h := c.HiddenSize
 	l.add("mlp.gate.weight", linear, c.Experts, h)
@@ -194,7 +196,8 @@ func gemmaTensors(c *huggingface.Gemma4) []tensor {
 	return l.tensors
 }
 
-// gemmaLayer adds layer i. Published checkpoints hold keys and values of layers that share them too.
+// gemmaLayer adds layer i. A layer that uses the keys and values of another one has its own projections for them all
+// the same, as in the published checkpoints.
 func (l *list) gemmaLayer(c *huggingface.Gemma4, i int) {
 	h, g := c.HiddenSize, c.Sliding
 	if c.Layers[i] == huggingface.FullAttention {

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Keywords that say nothing about which values are valid.
+// annotations are the keywords that say nothing about which values are valid.
 var annotations = []string{
 	"$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "title", "description", "default", "examples",
 	"example", "deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType", "contentSchema",
 	"$dynamicAnchor", "$vocabulary",
 }
 
-// Keywords that are refused wherever they are, with what to do instead.
+// refusedKeywords are keywords that are not supported, each with a text that says what to write instead.
 var refusedKeywords = map[string]string{
 	"$dynamicRef":       "dynamic references are not supported; use $ref",
 	"$recursiveRef":     "recursive references are not supported; use $ref",
@@ -26,7 +26,7 @@ var refusedKeywords = map[string]string{
 	"additionalItems":   "it is of older drafts; use prefixItems and items",
 }
 
-// Keywords that are known and not listed above.
+// handledKeywords are the other keywords of JSON Schema: those that are supported, some with certain values only.
 var handledKeywords = []string{
 	"$ref", "allOf", "anyOf", "oneOf", "not", "if", "type", "enum", "const", "minLength",
 	"maxLength", "pattern", "format",
@@ -35,11 +35,13 @@ var handledKeywords = []string{
 	"additionalProperties", "propertyNames", "required", "minProperties", "maxProperties", "unevaluatedProperties",
 }
 
-// Keywords that apply other schemas to the same value, which unevaluatedItems and unevaluatedProperties see through.
+// inPlace are the keywords that apply other schemas to the same value. What those schemas evaluate counts for
+// unevaluatedItems and unevaluatedProperties beside them.
 var inPlace = []string{"$ref", "allOf", "anyOf", "oneOf", "if", "not"}
 
-// keywords refuses those of a schema that the automaton cannot express, and those that are unknown. A schema with enum
-// or const has a list of values to choose from, and the library does the choosing, so there every keyword is taken.
+// keywords returns an error for a keyword of a schema that the automaton cannot express, or that does not exist. Beside
+// enum or const most keywords are taken: a library for JSON Schema then tries the listed values, and the valid ones are
+// the alternatives.
 func (c *schemaCompiler) keywords(pointer string, o *object) error {
 	if c.draft7 && o.values["$ref"] != nil {
 		for _, key := range o.keys {
@@ -61,8 +63,8 @@ func (c *schemaCompiler) keywords(pointer string, o *object) error {
 	return supportedKeywords(pointer, o)
 }
 
-// knownKeywords refuses keywords that there are none of, and those that no automaton can express, unless the values are
-// listed.
+// knownKeywords returns an error for a keyword that does not exist in JSON Schema, such as a misspelled one, and for
+// one of refusedKeywords. With listed, for a schema with enum or const, only dynamic references are refused of those.
 func knownKeywords(pointer string, o *object, listed bool) error {
 	_, conditional := o.values["if"]
 	for _, key := range o.keys {
@@ -82,7 +84,7 @@ func knownKeywords(pointer string, o *object, listed bool) error {
 	return nil
 }
 
-// supportedKeywords refuses what known keywords may say that no automaton can express.
+// supportedKeywords returns an error for a keyword that is supported, but not with the value that it has here.
 func supportedKeywords(pointer string, o *object) error {
 	if not, ok := o.values["not"]; ok && !isFalse(not) && !isTrue(not) {
 		return fault(pointer, "not", "it is not supported; say what is allowed")
@@ -109,13 +111,13 @@ func (o *object) has(key string) bool {
 	return ok
 }
 
-// isTrue reports whether a schema takes everything.
+// isTrue reports whether a schema is true or {}: every value is valid.
 func isTrue(v any) bool {
 	o, ok := v.(*object)
 	return v == true || ok && len(o.keys) == 0
 }
 
-// isFalse reports whether a schema takes nothing.
+// isFalse reports whether a schema is false: no value is valid.
 func isFalse(v any) bool { return v == false }
 
 // asserts reports whether a schema restricts values by more than $ref and allOf.
@@ -150,7 +152,7 @@ var kindNames = map[string]kinds{
 	"string": kindString, "array": kindArray, "object": kindObject,
 }
 
-// kinds gives the types that schemas allow.
+// kindsOf returns the types that all of these schemas allow.
 func kindsOf(schemas []flat) kinds {
 	all := allKinds
 	for _, f := range schemas {

@@ -6,9 +6,10 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// fuseSwitchMLP makes switch_mlp, or switch_geglu, of gathered products of experts whose rows are weighted and summed.
-// The products stand inside of an if or between two: with many tokens the token-expert pairs are sorted by expert, with
-// few they are not. Both ways are followed and must compute the same.
+// fuseSwitchMLP finds a mixture of experts in a module and replaces it by one operation, switch_mlp or switch_geglu. It
+// looks for gathered products whose rows are multiplied by the experts' scores and summed. Files compute them in two
+// ways, chosen by an if: with many tokens the token-expert pairs are sorted by expert, with few they are not. Both arms
+// of the if are matched and must compute the same.
 func fuseSwitchMLP(m *ir.Module) error {
 	return apply(m, "sum", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		e := matchExperts(op)
@@ -28,7 +29,7 @@ func fuseSwitchMLP(m *ir.Module) error {
 
 // experts has the operations and weights of a mixture of experts.
 type experts struct {
-	name           string // of the operation: what the activation of the gates makes it
+	name           string // switch_mlp or switch_geglu, by the activation function of the gates
 	tokens, hidden *ir.Expr
 	x              *ir.Value // [tokens, hidden] in some shape
 	indices        *ir.Value // [tokens, k] in some shape
@@ -36,10 +37,11 @@ type experts struct {
 	weights        [3]expertWeight
 }
 
-// expertWeight is the right operand of a gathered product.
+// expertWeight is a matrix for each expert, stacked, as a gathered product of the file reads them: dense, or quantized
+// in three values (packed, scales, biases).
 type expertWeight struct {
 	dense, packed, scales, biases *ir.Value
-	columns                       bool // dense is [E, in, out]
+	columns                       bool // dense is [E, in, out], else [E, out, in]
 	form                          ir.WeightForm
 	dtype                         ir.DType // of the rows that it multiplies
 }
@@ -54,7 +56,7 @@ func (w expertWeight) value(b *ir.Builder) *ir.Value {
 	return joinWeight(b, w.packed, w.scales, w.biases, w.form, w.dtype, nil)
 }
 
-// matchExperts matches sum(rows · scores) over the experts of a token.
+// matchExperts matches a sum of rows · scores over the experts of a token. It returns nil for any other operation.
 func matchExperts(sum *ir.Op) *experts {
 	a := ir.Attrs[ir.ReduceAttrs](sum)
 	x := sum.Input("x")
@@ -95,14 +97,14 @@ func matchExperts(sum *ir.Op) *experts {
 	return e
 }
 
-// world says which way ifs go: those with a condition of this expression, and those whose condition
-// cannot be zero.
+// world is an assumption about a condition: that cond is true (then) or false. Under it every if with this condition
+// has one arm that runs. An if whose condition cannot be zero has one in every world.
 type world struct {
-	cond *ir.Expr // nil where there is no such if
+	cond *ir.Expr // nil: nothing is assumed
 	then bool
 }
 
-// resolve goes into the arm that is taken.
+// resolve returns the value that v is in this world: where v is the result of an if, the result of the arm that runs.
 func (w world) resolve(v *ir.Value) *ir.Value {
 	for {
 		v = plain(v)
@@ -126,7 +128,7 @@ func (w world) resolve(v *ir.Value) *ir.Value {
 	}
 }
 
-// flat is flat through ifs.
+// flat is the function flat, which also looks into the arms of ifs that run in this world.
 func (w world) flat(v *ir.Value) *ir.Value {
 	for {
 		n := w.resolve(flat(v))
@@ -137,7 +139,7 @@ func (w world) flat(v *ir.Value) *ir.Value {
 	}
 }
 
-// ints is flatInts through ifs.
+// ints is flatInts, which also looks into the arms of ifs that run in this world.
 func (w world) ints(v *ir.Value) *ir.Value {
 	for {
 		n := flatInts(w.flat(v))
@@ -148,8 +150,8 @@ func (w world) ints(v *ir.Value) *ir.Value {
 	}
 }
 
-// branches finds the condition of the first if on the way from the rows of experts to what goes into them,
-// and gives both worlds; a single one where there is none.
+// branches walks from the rows that experts give back to their inputs, to the first if. It returns the worlds in which
+// the condition of that if is true and false; where there is no if, one world without an assumption.
 func branches(rows *ir.Value) []world {
 	var w world
 	for v := w.flat(rows); v.Def != nil; v = w.flat(v.Def.Args[0][0].Value) {
@@ -165,7 +167,8 @@ func branches(rows *ir.Value) []world {
 	return []world{w}
 }
 
-// expertRows matches, in one world, the rows [tokens·k, hidden] that experts give.
+// expertRows is what was found of a mixture of experts in one world, from the rows [tokens·k, hidden] that the experts
+// give.
 type expertRows struct {
 	world
 	tokens, hidden, k *ir.Expr
@@ -219,7 +222,7 @@ func (f *expertRows) match(rows *ir.Value) bool {
 		sameShape(gate.ids.Type, up.ids.Type)
 }
 
-// activation matches that of the gates, which names the operation.
+// activation matches the activation function of the gates, which decides what the fused operation is called.
 func (f *expertRows) activation(v *ir.Value) *ir.Op {
 	if op := def(v, "silu"); op != nil {
 		f.name = "switch_mlp"
@@ -232,7 +235,8 @@ func (f *expertRows) activation(v *ir.Value) *ir.Op {
 	return nil
 }
 
-// matchIndices finds the experts' numbers, from which the sorted ones are taken.
+// matchIndices finds the numbers of the experts as top_k gave them. ids are the numbers that a product reads, which are
+// sorted in one arm.
 func (f *expertRows) matchIndices(ids *ir.Value) bool {
 	v := f.ints(ids)
 	if f.order != nil {
@@ -245,7 +249,7 @@ func (f *expertRows) matchIndices(ids *ir.Value) bool {
 			return false
 		}
 	}
-	// A number of an expert is never negative and has the order of pairs only where top_k has made it.
+	// Only numbers that top_k has made are known to be no less than 0 and in the order of the pairs.
 	if top := def(v, "top_k"); top == nil || v.Index != 1 {
 		return false
 	}
@@ -254,7 +258,8 @@ func (f *expertRows) matchIndices(ids *ir.Value) bool {
 	return n > 0 && v.Type.Shape[n-1].Equal(f.k) && v.Type.ElementsBefore(n-1).Equal(f.tokens)
 }
 
-// matchInput finds x [tokens, hidden]: every token-expert pair reads the row of its token.
+// matchInput finds the input of the experts, x [tokens, hidden], and makes sure that every token-expert pair reads the
+// row of its token.
 func (f *expertRows) matchInput(p *gatheredProduct) bool {
 	v := f.flat(p.x)
 	switch {
@@ -270,7 +275,7 @@ func (f *expertRows) matchInput(p *gatheredProduct) bool {
 			return false
 		}
 		v = v.Def.Input("x")
-	default: // broadcast against the indices: one matrix for each token
+	default: // x is broadcast against the indices: one matrix of one row for each token
 		f.x = v
 		one, n := ir.Const(1), v.Type.Rank()
 		return isDims(p.x.Type, f.tokens, one, one, f.hidden) && isDims(p.ids.Type, f.tokens, f.k) &&
@@ -286,9 +291,10 @@ func (f *expertRows) matchInput(p *gatheredProduct) bool {
 	return true
 }
 
-// isTokenOf matches the token of each sorted pair: order / k, or repeat(0, 1, …; k) at order.
+// isTokenOf matches the number of the token that each sorted pair belongs to. Files compute it as order / k, or take
+// it from repeat(0, 1, …; k) at order.
 func (f *expertRows) isTokenOf(v *ir.Value) bool {
-	if op := def(v, "astype"); op != nil { // of the quotient, which floor_divide gives as a float
+	if op := def(v, "astype"); op != nil { // back to integers: floor_divide gives the quotient as a float
 		v = f.ints(op.Input("x"))
 	}
 	if op := def(v, "floor_divide"); op != nil {
@@ -310,7 +316,7 @@ func (f *expertRows) isCount(v *ir.Value, n *ir.Expr) bool {
 	return op != nil && expr(op, "start").IsConst(0) && expr(op, "step").IsConst(1) && expr(op, "stop").Equal(n)
 }
 
-// argsort returns what a vector of positions sorts, or nil.
+// argsort returns the vector whose argsort v is, or nil where v is not an argsort of a vector.
 func (f *expertRows) argsort(v *ir.Value) *ir.Value {
 	if op := def(v, "argsort"); op != nil && isLast(op) && op.Input("x").Type.Rank() == 1 {
 		return op.Input("x")
@@ -318,16 +324,18 @@ func (f *expertRows) argsort(v *ir.Value) *ir.Value {
 	return nil
 }
 
-// gatheredProduct multiplies matrices of one row, x [..., 1, K], by the matrices that ids name.
+// gatheredProduct is a product found in the file: of matrices with one row, x [..., 1, K], by the experts' matrices
+// whose numbers are ids.
 type gatheredProduct struct{ x, ids *ir.Value }
 
-// pairwise reports whether every index has a row of its own.
+// pairwise reports whether every number in ids has a row of x of its own.
 func (p *gatheredProduct) pairwise() bool {
 	n := p.x.Type.Rank()
 	return isDims(p.ids.Type, p.x.Type.Shape[:n-2]...)
 }
 
-// gathered matches a product with the matrices of the experts, and stores it as number i.
+// gathered matches a product with the experts' matrices and stores those as weight i (gate, up, down). It returns nil
+// for any other value.
 func (f *expertRows) gathered(v *ir.Value, i int) *gatheredProduct {
 	if v == nil || v.Def == nil {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"github.com/etc-ml/etc/runtime/program"
 )
 
-// small is the largest number of elements of a constant that is kept.
+// small is the largest number of elements of a constant whose values are written. Of larger ones, the weights, the
+// test data has type and name only.
 const small = 64
 
 func main() {

@@ -12,9 +12,9 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
-// Checked returns the stand-in as it is at the start; the test is skipped where there are no compilers. When the
-// test ends, no object may be left, and the complaints must be as many as those named and contain them. The
-// stand-in is one for the process: tests that use it do not run in parallel.
+// Checked returns the stand-in with default settings; without compilers the test is skipped. When the test ends, no
+// object may be left, and there must be one complaint for each of those named, which contains it. There is one
+// stand-in in the process, so tests that use it must not run in parallel.
 func Checked(t testing.TB, complaints ...string) *Library {
 	l, err := Load()
 	if errors.Is(err, device.ErrUnavailable) {

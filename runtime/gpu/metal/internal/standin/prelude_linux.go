@@ -17,9 +17,9 @@ var (
 	helper   = regexp.MustCompile(`(?m)^(?:struct|inline [\w ]*?\w) (\w+)(?: \{|\()`)
 )
 
-// emulated returns a prelude for Metal behind what stands in for the headers that it includes: the emulator's
-// prelude, in which every name that the prelude for Metal defines has another. So all of that prelude runs, but for
-// its threadgroup memory.
+// emulated turns a prelude for Metal into C++ for the emulator. It puts the emulator's prelude in front, in place of
+// the headers of Metal that the prelude includes. Both define some of the same names, so the emulator's are renamed.
+// Kernels therefore use the definitions for Metal, except for threadgroup memory (threadgroupMemory).
 func emulated(prelude string) (string, error) {
 	headers, _, ok := strings.Cut(kernels.Prelude(kernels.CPU), kernels.SharedPrelude)
 	if !ok {
@@ -38,7 +38,7 @@ func emulated(prelude string) (string, error) {
 		"") + threadgroupMemory, nil
 }
 
-// vocabulary has the names that the prelude for Metal takes from Metal's headers and the emulator's prelude lacks.
+// vocabulary defines what the prelude for Metal takes from Metal's headers and the emulator's prelude does not have.
 const vocabulary = `
 namespace metal {
 struct simd_vote { typedef ulong vote_t; };
@@ -57,8 +57,8 @@ inline uint simd_prefix_exclusive_sum(uint v, PORT_AT) {
 }
 `
 
-// threadgroupMemory is the emulator's: no definition of the word threadgroup makes C++ declare what the threads of a
-// group share.
+// threadgroupMemory defines the macros for threadgroup memory as the emulator does. Metal declares such memory with the
+// keyword threadgroup, and C++ has nothing that the keyword could be defined as.
 const threadgroupMemory = `
 #undef TG_ARRAY
 #undef TG_MEMORY

@@ -13,13 +13,13 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// Library is the loaded stand-in, with what tests ask it.
+// Library is the loaded stand-in: its functions that tests call.
 type Library struct {
-	// Path is the file that was loaded; it is gone, but its name still finds it.
+	// Path names the shared library to dlopen. The file is deleted, but dlopen finds what is loaded under the name.
 	Path string
-	// Live counts the objects that were made and not given up.
+	// Live returns the number of Objective-C objects that were made and not released.
 	Live func() int32
-	// Complaints returns lines that say what was wrong since Reset.
+	// Complaints returns a line for each wrong use of Metal since Reset.
 	Complaints func() string
 	// Reset forgets complaints and settings.
 	Reset func()
@@ -27,15 +27,15 @@ type Library struct {
 	Set func(Setting, uintptr)
 }
 
-// Setting is what the stand-in says of the system and its GPU.
+// Setting names a property of the system or its GPU that the stand-in reports and tests can change.
 type Setting int32
 
 // The settings, in the order of standin.c.
 const (
-	// MacOS is the system's version: 15 unless it is set. Messages that came later are unknown; so is the language
-	// below 14.
+	// MacOS is the system's version: 15 unless it is set. Messages of later versions are unknown, and below 14 the
+	// version of the Metal language that etc asks for.
 	MacOS Setting = iota
-	// Family is the newest of Apple's GPU families that the GPU is of, as Metal counts them: 1007 unless it is set.
+	// Family is the newest GPU family of Apple that the GPU belongs to, by Metal's number: 1007 unless it is set.
 	Family
 	// LargestBuffer is maxBufferLength in bytes.
 	LargestBuffer
@@ -58,7 +58,7 @@ var Load = sync.OnceValues(func() (*Library, error) {
 		"standin_set":        &l.Set,
 	})
 	if err == nil {
-		l.Reset() // to the settings as they are unless they are set
+		l.Reset() // gives every setting its default
 	}
 	return l, err
 })
@@ -96,7 +96,7 @@ var (
 	kernelName = regexp.MustCompile(`\bkernel\s+void\s+(\w+)\s*\(`)
 )
 
-// putBytes is the entry of the host's own kernel.
+// putBytes is the entry point of put_bytes, a kernel that is not in package kernels: package host has its text.
 const putBytes = `
 extern "C" void put_bytes_entry(void* const* a) {
   put_bytes((uchar*)a[0], (const uchar*)a[1], *(const WriteRange*)a[2], PORT_thread_position_in_grid().x);
@@ -104,8 +104,8 @@ extern "C" void put_bytes_entry(void* const* a) {
 PORT_ENTRY(put_bytes, 64, 3)
 `
 
-// entries returns those of the kernels in a text that package kernels made, for all of them: it has the name of
-// the file, but not which kernel is meant.
+// entries returns the entry points of all kernels of a file of package kernels. body, the text to compile, names the
+// file, but not which of its kernels will be called.
 func entries(body string) (string, error) {
 	file := fileLine.FindStringSubmatch(body)
 	if file == nil {
