@@ -157,7 +157,7 @@ func (p *plan) open(d *driver) error {
 	return nil
 }
 
-// longest returns the number of tokens of the longest window.
+// longest returns the number of tokens of the longest window of the texts.
 func (p *plan) longest() int {
 	return slices.MaxFunc(p.texts, func(a, b texts) int { return cmp.Compare(a.tokens, b.tokens) }).tokens
 }

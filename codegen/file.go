@@ -8,32 +8,31 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// File is the content of a file for [Write].
+// File is what [Write] writes to a .pte file, and how: the program, what stands beside it, and the number of workers.
 type File struct {
-	// Module is a legal module; its constants have data.
+	// Module is the program, after the pass legalize. Its constants have data.
 	Module *ir.Module
-	// Extra is named data in addition to the constants, in order: tokenizer, configuration.
+	// Extra is named data that the file holds beside the constants, in this order: tokenizer, configuration.
 	Extra []NamedBytes
-	// Record is named data that contains fields whose values are known only after the sources have been read. It comes
-	// last in the file.
+	// Record is the build record. Some of its fields, such as hashes, are known only after the checkpoint has been
+	// read. It comes last in the file. nil: none.
 	Record *Record
 	// Jobs is the number of workers; 0 means one per CPU.
 	Jobs int
-	// Target says what must not be lost by writing the file, as the inputs of the same command, and who is told of a
-	// file that it replaces. Nothing but a regular file is replaced, whatever it says.
+	// Target lists files that must not be overwritten, as the inputs of the same command, and says who is told of a
+	// file that is replaced. Only a regular file is ever replaced.
 	Target outfile.Options
-	// Resume keeps what was written when writing is interrupted, and continues from it.
+	// Resume keeps what was written when writing is interrupted. Where a file was kept, writing goes on from it.
 	Resume bool
 	// Identity lists everything besides the module that the bytes depend on: flags, version, sources. An interrupted
 	// write is not continued under another identity.
 	Identity []Property
-	// Inputs says where the leaves of the module's data ([ir.Leaves]) lie in files. Leaves that lie in no file are not
-	// in it. It is used to tell the operating system when it may drop the cached pages of these files. Nothing is read
-	// through it.
+	// Inputs lists the parts of the checkpoint's files that the module's data is read from: the places of its leaves
+	// ([ir.Leaves]). It serves only to tell the operating system when it may drop cached pages of these files.
 	Inputs []Input
 	// Progress is called with the bytes written so far and the total, never concurrently; nil for none.
 	Progress func(written, total int64)
-	// Log is called with what a user should know and no error says; nil for none.
+	// Log is called with a message that a user should see although it is no error; nil for none.
 	Log func(message string)
 }
 
@@ -43,23 +42,24 @@ type NamedBytes struct {
 	Bytes []byte
 }
 
-// Property is a named value that the bytes of a file follow from.
+// Property is a named value that the bytes of a file depend on, such as a flag.
 type Property struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
-	// Local marks what may differ on another machine that writes a part of the same file, as a path and
-	// the time of a change.
+	// Local marks a value that may differ on another machine which writes a part of the same file, such as a path or
+	// the time when an input was changed.
 	Local bool `json:"local,omitempty"`
 }
 
-// Input is a place that data is read from.
+// Input is a part of an input file, from which data is read.
 type Input struct {
-	Provenance   string // of the data
+	Provenance   string // of the data: see ir.Data
 	Path         string
 	Offset, Size int64 // bytes
 }
 
-// Record is named data whose size and most of whose bytes are known before a weight is read.
+// Record is the build record of a file: named data whose size and most of whose bytes are known before a weight is
+// read.
 type Record struct {
 	Key string
 	// Bytes is the text of the record; the fields in it may have any content.
@@ -70,14 +70,15 @@ type Record struct {
 	Fields []Field
 }
 
-// Field is a part of a record.
+// Field is a part of a record whose bytes are computed while the file is written.
 type Field struct {
 	Offset, Size int
-	// Work is the work of Make in bytes that it reads, to share out the time among fields.
+	// Work is the number of bytes that Make reads, by which fields are divided among workers.
 	Work int64
 	// Reads is the provenance of the data that Make reads, empty for none.
 	Reads string
-	Make  func(context.Context) ([]byte, error)
+	// Make returns the bytes of the field, Size of them.
+	Make func(context.Context) ([]byte, error)
 	// Of, where it is set, has the writer compute the field instead of Make: it is the SHA-256, in hexadecimal, of what
 	// is stored in the file under this key, or of the program ([StoredProgram]).
 	Of string

@@ -1,7 +1,8 @@
 package ir
 
 // The operations in this file are products and normalizations of the GPU engine, together with the operations before
-// and behind them that the same kernel computes.
+// and after them that the same kernel computes. A function expand… defines what such an operation computes: it writes
+// the same in simpler operations, which the reference engine runs.
 
 // MatvecAttrs are the attributes of a product of a few rows. With Norm, rows are normalized first: x/√(mean(x²) + Eps)
 // · weight, where weight is the operand norm, if there is one. If Cap is not 0, results are soft-capped: Cap·tanh(y /
@@ -112,7 +113,8 @@ type MatmulGLUAttrs struct {
 	ResultPacked int
 }
 
-// ended returns a product with what follows it: a sum, or a bound.
+// ended returns what a kernel makes of a product y: y + extra where there is an extra, y soft-capped by limit where
+// that is not 0, else y.
 func ended(b *Builder, y, extra *Value, limit float32) *Value {
 	switch {
 	case extra != nil:
@@ -123,12 +125,12 @@ func ended(b *Builder, y, extra *Value, limit float32) *Value {
 	return y
 }
 
-// columns returns n columns of x from a first one on.
+// columns returns columns first to first+n-1 of x.
 func columns(b *Builder, x *Value, first, n int) *Value {
 	return b.Value("slice", nil, x, x.Type.Rank()-1, first, first+n)
 }
 
-// shaped is v in the shape of another value.
+// shaped returns v in the shape of t, which has to be known.
 func shaped(b *Builder, v *Value, t Type) *Value {
 	dims, ok := t.Static()
 	if !ok {
@@ -138,7 +140,7 @@ func shaped(b *Builder, v *Value, t Type) *Value {
 }
 
 // expandMatvec gives the products of normalized rows with weights, linear(x, weight, bias). The product with a single
-// weight may have extra added to it, or be bounded by the cap.
+// weight may have extra added to it, or be soft-capped.
 func expandMatvec(b *Builder, op *Op) []*Value {
 	a := Attrs[MatvecAttrs](op)
 	x, weights := normed(b, op.Input("x"), op.Input("norm"), a.Eps, a.Norm), op.Operand("weights")
@@ -148,9 +150,9 @@ func expandMatvec(b *Builder, op *Op) []*Value {
 	return []*Value{ended(b, b.Value("linear", nil, x, weights[0].Value, op.Input("bias")), op.Input("extra"), a.Cap)}
 }
 
-// expandMatvecConv gives the products of normalized rows with weights. Behind them it gives the convolution of the
-// first Channels columns of the first product, whose state lies in a slot where there are tables, and, if there is an
-// Activation, that of Rows columns of product number Of.
+// expandMatvecConv gives the products of normalized rows with weights, then the convolution of the first Channels
+// columns of the first product, and, if there is an Activation, the activation of Rows columns of product number Of.
+// The state of the convolution is a buffer; with the operand entries, a slot of one.
 func expandMatvecConv(b *Builder, op *Op) []*Value {
 	a := Attrs[MatvecConvAttrs](op)
 	x := normed(b, op.Input("x"), op.Input("norm"), a.Eps, a.Norm)
@@ -170,7 +172,7 @@ func expandMatvecConv(b *Builder, op *Op) []*Value {
 	return out
 }
 
-// activated returns an activation of x, one of [Activations].
+// activated returns the activation function of this name, one of [Activations], of x.
 func activated(b *Builder, name string, x *Value) *Value {
 	switch name {
 	case "gelu_tanh":
@@ -181,7 +183,8 @@ func activated(b *Builder, name string, x *Value) *Value {
 	return b.Value(name, nil, x)
 }
 
-// pair is glu(linear(x, gate), linear(x, up)), or of the two halves of one weight's results where up is absent.
+// pair returns glu(linear(x, gate), linear(x, up)). Without the operand up, gate is one weight for both: the first half
+// of its results is the gate, the second half is up.
 func pair(b *Builder, op *Op, x *Value, activation string) *Value {
 	gate, up := b.Value("linear", nil, x, op.Input("gate")), (*Value)(nil)
 	if w := op.Input("up"); w != nil {
@@ -218,7 +221,8 @@ func expandMatvecHeads(b *Builder, op *Op) []*Value {
 		a.Cap)}
 }
 
-// residualSum is (x, or its normalization with the weight pre) + residual, times scale.
+// residualSum returns (x + residual) · scale. With the operand pre, a weight, x is normalized first. Without the
+// operand scale, the factor is 1.
 func residualSum(b *Builder, op *Op, eps float32) *Value {
 	x := op.Input("x")
 	if pre := op.Input("pre"); pre != nil {
@@ -231,19 +235,20 @@ func residualSum(b *Builder, op *Op, eps float32) *Value {
 	return x
 }
 
-// expandSum gives (x, or its normalization) + residual, times scale.
+// expandSum gives a residual sum: see residualSum.
 func expandSum(b *Builder, op *Op) []*Value {
 	return []*Value{residualSum(b, op, Attrs[SumAttrs](op).PreEps)}
 }
 
-// expandAddNorm gives the normalization of a sum, and the sum where it is kept.
+// expandAddNorm gives the norm of a residual sum, and the sum where it is kept.
 func expandAddNorm(b *Builder, op *Op) []*Value {
 	a := Attrs[AddNormAttrs](op)
 	s := residualSum(b, op, a.PreEps)
 	return kept(s, a.Kept, normed(b, s, op.Input("norm"), a.Eps, true))
 }
 
-// kept adds a sum to results, where it is one.
+// kept returns the results of an operation that reads a residual sum: results, and then the sum if the attribute Kept
+// is set.
 func kept(sum *Value, kept bool, results ...*Value) []*Value {
 	if kept {
 		results = append(results, sum)
@@ -251,7 +256,7 @@ func kept(sum *Value, kept bool, results ...*Value) []*Value {
 	return results
 }
 
-// expandMatvecSum gives the product of a row that is the normalization of a sum, and the sum where it is kept.
+// expandMatvecSum gives the product of a weight with one row, the norm of a residual sum, and the sum where it is kept.
 func expandMatvecSum(b *Builder, op *Op) []*Value {
 	a := Attrs[MatvecSumAttrs](op)
 	s := residualSum(b, op, a.PreEps)
@@ -259,8 +264,8 @@ func expandMatvecSum(b *Builder, op *Op) []*Value {
 	return kept(s, a.Kept, ended(b, b.Value("linear", nil, x, op.Input("weight")), nil, a.Cap))
 }
 
-// expandMatvecGLUSum gives a gated pair of products of a row, which is the normalization of a sum, and the sum where it
-// is kept.
+// expandMatvecGLUSum gives a gated pair of products of one row, the norm of a residual sum, and the sum where it is
+// kept.
 func expandMatvecGLUSum(b *Builder, op *Op) []*Value {
 	a := Attrs[MatvecSumAttrs](op)
 	s := residualSum(b, op, a.PreEps)
@@ -274,7 +279,8 @@ func expandGatedNorm(b *Builder, op *Op) []*Value {
 	return []*Value{b.Value("glu", &GLUAttrs{a.Activation}, gate, x)}
 }
 
-// expandPrepare gives rows, normalized. That they are rounded is part of what a product in precision mixed may do.
+// expandPrepare gives rows, normalized with Norm. It does not round them: a kernel may do that in precision mixed, as a
+// part of the product that reads them.
 func expandPrepare(b *Builder, op *Op) []*Value {
 	a := Attrs[PrepareAttrs](op)
 	if !a.Norm {
@@ -283,7 +289,7 @@ func expandPrepare(b *Builder, op *Op) []*Value {
 	return []*Value{normed(b, op.Input("x"), op.Input("norm"), a.Eps, a.Norm)}
 }
 
-// expandMatmul gives linear(x, weight, bias), with + extra or bounded by the cap.
+// expandMatmul gives linear(x, weight, bias), with extra added to it or soft-capped.
 func expandMatmul(b *Builder, op *Op) []*Value {
 	y := b.Value("linear", nil, op.Input("x"), op.Input("weight"), op.Input("bias"))
 	return []*Value{ended(b, y, op.Input("extra"), Attrs[MatmulAttrs](op).Cap)}

@@ -19,8 +19,9 @@ type form struct {
 	transposed           bool  // scales and zero points are [K/group, N]
 }
 
-// quantized makes MLX's form. Its words have the first code in the lowest bits, so in memory packed codes of 4 bits are
-// the same bytes, and those of 8 bits one a byte.
+// quantized returns the weight in MLX's form, from the codes, scales and zero points of a bundle. MLX packs codes in
+// words of 32 bits, the first code in the lowest bits. In memory these are the bytes that bundles have: packed codes of
+// 4 bits stay as they are, and codes of 8 bits only change from signed to unsigned.
 func (f form) quantized(codes, scale, zero ir.Data) *builder.Quantized {
 	if !f.packed {
 		codes = ir.Map(codes, ir.U8, "plus_128", func(dst, src []byte) {
@@ -38,7 +39,7 @@ func (f form) quantized(codes, scale, zero ir.Data) *builder.Quantized {
 	}
 }
 
-// words are bytes as u32.
+// words is data of bytes, read as u32 of another shape.
 type words struct {
 	ir.Data
 	shape []int64
@@ -49,7 +50,9 @@ func (w words) Shape() []int64     { return w.shape }
 func (w words) Provenance() string { return "words(" + w.Data.Provenance() + ")" }
 func (w words) From() []ir.Data    { return []ir.Data{w.Data} }
 
-// params are scales, or biases where there are zero points, as bf16 [N, K/stored].
+// params is the data of a weight's scales in MLX's form, bf16 [rows, columns/stored]; with zero points, of its biases,
+// -scale · (zero point + 128 for signed codes). Both are computed from a bundle's scales and zero points when they are
+// read.
 type params struct {
 	form
 	what        string
@@ -78,7 +81,7 @@ func (p params) Provenance() string {
 // pieceRows bounds the rows that are computed at a time.
 const pieceRows = 4096
 
-// ReadAt computes the rows that hold the range.
+// ReadAt computes the rows in which the range of bytes lies.
 func (p params) ReadAt(dst []byte, off int64) (int, error) {
 	rowBytes := 2 * p.shape[1]
 	size := p.shape[0] * rowBytes
@@ -102,7 +105,7 @@ func (p params) ReadAt(dst []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// block computes rows [first, first+count).
+// block returns rows [first, first+count) of the scales or biases as bf16.
 func (p params) block(first, count int64) ([]byte, error) {
 	groups, repeat := p.columns/p.group, p.group/p.stored
 	scales, err := p.read(p.scale, first, count)
@@ -135,7 +138,8 @@ func (p params) block(first, count int64) ([]byte, error) {
 	return out, nil
 }
 
-// read reads the values of rows, row by row.
+// read returns rows [first, first+count) of a bundle's scales or zero points d, one row after the other, also where the
+// bundle stores them transposed.
 func (p params) read(d ir.Data, first, count int64) ([]float32, error) {
 	groups, size := p.columns/p.group, int64(d.DType().Size())
 	values := make([]float32, count*groups)

@@ -6,14 +6,15 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// Planner binds the operations of a module for inputs of known shapes, one after the other. It has what is the same for
-// every engine: sizes, the values that are bound so far, and from which step to which a slot of the arena is in use. V
-// is the type that an engine binds an ir.Value to.
+// Planner makes a plan of a module for inputs of known shapes. It binds one operation after the other: it turns each
+// into steps (launches of kernels) or into a view. It does what is the same for every engine: it keeps the sizes, the
+// values that are bound so far, and from which step to which a slot of the arena is in use. V is the type that an
+// engine binds an ir.Value to.
 type Planner[V any] struct {
 	// Module is the module that is bound. Sizes are the values of its symbols for the shapes of the call.
 	Module *ir.Module
 	Sizes  Sizes
-	// InPlaceLoads are the loads that can be the buffer's own memory: see the function.
+	// InPlaceLoads are the loads of buffers that need no copy: see the function InPlaceLoads.
 	InPlaceLoads map[*ir.Op]bool
 	// Op is the operation that is bound at the moment.
 	Op *ir.Op
@@ -25,7 +26,8 @@ type Planner[V any] struct {
 	target Target[V]
 }
 
-// Target is the engine's side of the planner. Its methods that bind work on Planner.Op.
+// Target is what an engine does for its planner: it adds steps to the engine's plan. The methods Bind… work on
+// Planner.Op.
 type Target[V any] interface {
 	// Constant returns what a constant is bound to.
 	Constant(v *ir.Value) (V, error)
@@ -33,7 +35,7 @@ type Target[V any] interface {
 	Slot(v V) *Slot
 	// IsEmpty reports whether a value is a tensor without elements. No kernel takes those.
 	IsEmpty(v V) bool
-	// Steps returns the number of steps so far. Truncate removes those from number n on.
+	// Steps returns the number of steps that the plan has so far. Truncate removes those from number n on.
 	Steps() int
 	Truncate(n int)
 	// BindStructure binds operations that no kernel computes: control flow, quantized weights. It returns false for
@@ -48,8 +50,8 @@ type Target[V any] interface {
 	BindReference() error
 }
 
-// NewPlanner returns a planner for inputs of these shapes; nil stands for an int. The engine binds the parameters
-// itself.
+// NewPlanner returns a planner of m for inputs of these shapes; nil is the shape of an int. The engine binds the
+// parameters of the module itself.
 func NewPlanner[V any](m *ir.Module, shapes [][]int, target Target[V]) Planner[V] {
 	return Planner[V]{Module: m, Sizes: SizesOf(m.Entry.Params, shapes), InPlaceLoads: InPlaceLoads(m.Entry.Body),
 		Values: make(map[*ir.Value]V, 2*len(m.Entry.Body.Ops)), target: target}
@@ -86,7 +88,7 @@ func (p *Planner[V]) Input(operand string) (none V) {
 	return none
 }
 
-// Bind binds the operations of r. What an operation's steps use is in use until the last of them.
+// Bind binds the operations of r. The slots that an operation reads or writes are in use until its last step.
 func (p *Planner[V]) Bind(r *ir.Region) error {
 	for _, op := range r.Ops {
 		first := p.target.Steps()

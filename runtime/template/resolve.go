@@ -410,7 +410,8 @@ func (r *resolver) target(e expression, f frame) target {
 	return t
 }
 
-// exports returns the names that a set at the top level makes visible to blocks.
+// exports returns the variables that a {% set %} at the top level assigns, which blocks can read. e is what is assigned
+// to.
 func (r *resolver) exports(e expression, f frame) []export {
 	if !f.toplevel || len(r.blocks) == 0 {
 		return nil

@@ -17,8 +17,8 @@ type Layout struct {
 	Path   Path
 	Format Format // F32 for all that is not quantized
 	Group  int
-	// Alone says that every vector is multiplied as one that comes alone, so that a product does not depend on how many
-	// others there are.
+	// Alone says that every vector is multiplied by the kernel for a single vector. Then its results have the same bits
+	// however many others are multiplied in the same call.
 	Alone bool
 }
 

@@ -21,13 +21,14 @@ func (e Experts) residentDown(s Stream) streamed {
 	return streamed{Vectors: e.down(), Stream: s, planes: 1, rows: []int{e.Hidden}, piece: e.Inner}
 }
 
-// checkResident returns an error where there are no kernels with resident weights.
+// checkResident returns an error where there are no kernels with resident weights: for several tokens, and for experts
+// that another kernel has chosen.
 func (e Experts) checkResident(tokens int) error {
 	switch {
 	case tokens != 1:
-		return fmt.Errorf("tuning: weights of %d tokens are held, want one", tokens)
+		return fmt.Errorf("tuning: resident weights with %d tokens, want one", tokens)
 	case e.Router.Top == 0:
-		return errors.New("tuning: weights of experts that are given are held, want them chosen")
+		return errors.New("tuning: resident weights with experts that are given, want a kernel that chooses them")
 	}
 	return e.check()
 }
@@ -58,7 +59,7 @@ func (e Experts) launchResidentUp(t Tuning, tokens int) (Launch, error) {
 	case t.Stream.Groups < 1 || t.Stream.Groups > e.Inner:
 		wrong = fmt.Errorf("tuning: %d threadgroups for %d rows of a part", t.Stream.Groups, e.Inner)
 	case 8%slots != 0 || !t.Stream.Resident:
-		wrong = fmt.Errorf("tuning: %d rows of a part in a threadgroup, want 1, 2, 4 or 8 that are held", slots)
+		wrong = fmt.Errorf("tuning: %d rows of a part in a threadgroup, want 1, 2, 4 or 8, with resident weights", slots)
 	}
 	l, err := e.launchResident("stream_choose", s, tokens, e.Inner, e.Hidden, wrong, "STREAM_LATE", true,
 		"EXPERTS_ACTIVATION", int(e.Activation), "EXPERTS_SLOTS", slots)
@@ -74,7 +75,7 @@ func (e Experts) launchResidentDown(t Tuning, tokens int) (Launch, error) {
 	s := e.residentDown(t.Stream)
 	var wrong error
 	if t.Stream.Simdgroups != e.Parts() || t.Stream.Stages != 1 || !t.Stream.Resident || !e.Shared {
-		wrong = fmt.Errorf("tuning: %d simdgroups with %d strips, want one strip that is held and a simdgroup for "+
+		wrong = fmt.Errorf("tuning: %d simdgroups with %d strips, want one resident strip and a simdgroup for "+
 			"each of %d parts, one of them shared", t.Stream.Simdgroups, t.Stream.Stages, e.Parts())
 	}
 	l, err := e.launchResident("stream_join", s, tokens, e.Hidden, e.Inner, wrong, "STREAM_PIECE", e.Inner,

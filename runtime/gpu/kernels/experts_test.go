@@ -231,22 +231,22 @@ func TestExpertsRefused(t *testing.T) {
 		err    string
 	}{
 		{e.LaunchUp, holding(32, 4, 512, 2), 2,
-			"stream_choose 8×128×512: tuning: weights of 2 tokens are held, want one"},
+			"stream_choose 8×128×512: tuning: resident weights with 2 tokens, want one"},
 		{e.LaunchUp, holding(40, 4, 512, 2), 1, ""},
 		{e.LaunchUp, holding(43, 4, 512, 2), 1,
-			"stream_choose 8×128×512: tuning: 3 rows of a part in a threadgroup, want 1, 2, 4 or 8 that are held"},
+			"stream_choose 8×128×512: tuning: 3 rows of a part in a threadgroup, want 1, 2, 4 or 8, with resident weights"},
 		{e.LaunchUp, holding(129, 4, 512, 1), 1,
 			"stream_choose 8×128×512: tuning: 129 threadgroups for 128 rows of a part"},
 		{e.LaunchUp, holding(32, 4, 512, 1), 1,
-			"stream_choose 8×128×512: tuning: 1 strips of 8 rows are held, there are 16 rows"},
+			"stream_choose 8×128×512: tuning: 1 resident strips of 8 rows, there are 16 rows"},
 		{e.LaunchDown, holding(32, 2, 512, 1), 1,
-			"stream_join 8×512×128: tuning: 2 simdgroups with 1 strips, want one strip that is held and a simdgroup for each of 4 parts, one of them shared"},
+			"stream_join 8×512×128: tuning: 2 simdgroups with 1 strips, want one resident strip and a simdgroup for each of 4 parts, one of them shared"},
 		{e.LaunchDown, holding(16, 4, 512, 1), 1,
-			"stream_join 8×512×128: tuning: 1 strips of 16 rows are held, there are 32 rows"},
+			"stream_join 8×512×128: tuning: 1 resident strips of 16 rows, there are 32 rows"},
 		{few.LaunchDown, holding(32, 4, 512, 1), 1,
-			"stream_join 8×510×128: tuning: 510 rows are held, the scales of 4 take a multiple of 16 bytes"},
+			"stream_join 8×510×128: tuning: 510 resident rows, the scales of 4 take a multiple of 16 bytes"},
 		{kernels.Experts{Format: affine4, Count: 8, Top: 2, Hidden: 512, Inner: 128}.LaunchUp, holding(32, 4, 512, 2),
-			1, "stream_choose 8×128×512: tuning: weights of experts that are given are held, want them chosen"},
+			1, "stream_choose 8×128×512: tuning: resident weights with experts that are given, want a kernel that chooses them"},
 	} {
 		_, err = c.launch(c.tuning, c.tokens)
 		if c.err == "" {

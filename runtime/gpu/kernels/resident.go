@@ -18,15 +18,15 @@ func leastResident(m Machine) int { return m.TransferLeast / 16 }
 func (s streamed) checkResident() error {
 	switch {
 	case s.Sum != nil:
-		return fmt.Errorf("tuning: weights that are held and a vector that is a sum")
+		return fmt.Errorf("tuning: resident weights with a vector that is a sum")
 	case s.Columns != s.K || s.Strip != 16:
-		return fmt.Errorf("tuning: strips of %d rows of %d columns are held, want 16 of %d", s.Strip, s.Columns, s.K)
+		return fmt.Errorf("tuning: resident strips of %d rows of %d columns, want 16 of %d", s.Strip, s.Columns, s.K)
 	case s.Stages < ceil(s.most(), s.strip()):
-		return fmt.Errorf("tuning: %d strips of %d rows are held, there are %d rows", s.Stages, s.strip(), s.most())
+		return fmt.Errorf("tuning: %d resident strips of %d rows, there are %d rows", s.Stages, s.strip(), s.most())
 	case s.piece == 0 && s.unit() > 1:
-		return fmt.Errorf("tuning: rows of %d columns are held, whose scales do not take a multiple of 16 bytes", s.K)
+		return fmt.Errorf("tuning: resident rows of %d columns, whose scales do not take a multiple of 16 bytes", s.K)
 	case s.all()%s.unit() != 0:
-		return fmt.Errorf("tuning: %d rows are held, the scales of %d take a multiple of 16 bytes", s.all(), s.unit())
+		return fmt.Errorf("tuning: %d resident rows, the scales of %d take a multiple of 16 bytes", s.all(), s.unit())
 	}
 	return nil
 }

@@ -120,13 +120,13 @@ func TestStreamRefusals(t *testing.T) {
 			"stream [63]×768: [63] rows of 768 columns in strips of 16: scales do not begin at multiples of 16 bytes"},
 		{func(v *kernels.MatVec, s *kernels.Stream) { s.Resident, s.Stages = true, 2 }, ""},
 		{func(v *kernels.MatVec, s *kernels.Stream) { s.Resident, s.Stages = true, 1 },
-			"stream [64]×512: tuning: 1 strips of 16 rows are held, there are 32 rows"},
+			"stream [64]×512: tuning: 1 resident strips of 16 rows, there are 32 rows"},
 		{func(v *kernels.MatVec, s *kernels.Stream) { s.Resident, s.Columns = true, 256 },
-			"stream [64]×512: tuning: strips of 16 rows of 256 columns are held, want 16 of 512"},
+			"stream [64]×512: tuning: resident strips of 16 rows of 256 columns, want 16 of 512"},
 		{func(v *kernels.MatVec, s *kernels.Stream) { s.Resident, v.K, s.Columns = true, 768, 768 },
-			"stream [64]×768: tuning: rows of 768 columns are held, whose scales do not take a multiple of 16 bytes"},
+			"stream [64]×768: tuning: resident rows of 768 columns, whose scales do not take a multiple of 16 bytes"},
 		{func(v *kernels.MatVec, s *kernels.Stream) { s.Resident, v.Sum = true, &kernels.VectorSum{} },
-			"stream_sum_one [64]×512: tuning: weights that are held and a vector that is a sum"},
+			"stream_sum_one [64]×512: tuning: resident weights with a vector that is a sum"},
 	} {
 		v, s := product, good
 		c.change(&v, &s)

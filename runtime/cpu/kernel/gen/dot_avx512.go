@@ -267,7 +267,7 @@ func (fn *function) fourRows(bits, scaleSize int) {
 // rowOfFour returns the place of the codes of row n.
 func rowOfFour(n int) string { return []string{"(DI)", "(DI)(R9*1)", "(DI)(R9*2)", "(DI)(R8*1)"}[n] }
 
-// eachOfFour calls load with the place of the scales or biases of each row at group BX.
+// eachOfFour calls load for each of four rows of a weight, with the address of the row's scale or bias of group BX.
 func (fn *function) eachOfFour(base string, size int, load func(n int, from string)) {
 	fn.op("LEAQ (%s)(BX*%d), R14", base, size)
 	for n, at := range []string{"(R14)", "(R14)(R10*1)", "(R14)(R10*2)", "(R14)(R10*2)"} {
