@@ -14,12 +14,12 @@ type search struct {
 	next   atomic.Int64 // block to look at
 	looked sync.WaitGroup
 	start  sync.Once
-	left   atomic.Int64 // blocks to quantize before the fits can go
+	left   atomic.Int64 // blocks that are still to be quantized; then fits is freed
 
 	mu   sync.Mutex
 	test quantize.Search
 	err  error
-	fits atomic.Pointer[[]quantize.Fit] // of all groups of the matrix; nil: none any more
+	fits atomic.Pointer[[]quantize.Fit] // the fit of each group of the matrix; nil after they were freed
 }
 
 func newSearches(q *quantization) []search {
@@ -57,7 +57,7 @@ func (q *quantization) groups(rows int) int {
 	return rows * (q.cols / q.scheme.GroupSize)
 }
 
-// look takes block i into account.
+// look reads block i and adds what hqq's search needs of it to s.
 func (q *quantization) look(s *search, i int) {
 	defer s.looked.Done()
 	w := newBlockWork()
@@ -83,8 +83,8 @@ func (s *search) fitsOf(q *quantization, first, rows int) []quantize.Fit {
 	return (*fits)[q.groups(first%q.rows):][:q.groups(rows)]
 }
 
-// release counts a block that is quantized; after as many as there are, the fits go. Whoever reads a block
-// once more computes them again.
+// release counts a block that was quantized, and frees the fits after the last one. A block that is read once more
+// computes its fits again.
 func (s *search) release() {
 	if s.left.Add(-1) == 0 {
 		s.fits.Store(nil)

@@ -139,7 +139,8 @@ func (v *verifier) follow(f *field, at int64) (int64, error) {
 	return at + int64(distance), nil
 }
 
-// spend takes n bytes from what the buffer may reach.
+// spend counts n bytes that a reader would read. It returns an error when they are far more than the buffer has, since
+// tables and vectors that are shared many times would make reading slow.
 func (v *verifier) spend(f *field, at, n int64) error {
 	if v.reach -= n; v.reach < 0 {
 		return v.fail(f, at, "vectors are shared so often that reading them all takes more than %d bytes",
@@ -148,7 +149,7 @@ func (v *verifier) spend(f *field, at, n int64) error {
 	return nil
 }
 
-// descend checks a table that a field of the present one leads to.
+// descend checks a table that a field f of the current table points to.
 func (v *verifier) descend(f *field, index int, at int64, o *object) error {
 	if len(v.path) == maxDepth {
 		return v.fail(f, at, "tables nest more than %d deep", maxDepth)
@@ -162,7 +163,7 @@ func (v *verifier) descend(f *field, index int, at int64, o *object) error {
 	return err
 }
 
-// table checks the table at an offset and all that it leads to.
+// table checks the table at an offset, and everything that it points to.
 func (v *verifier) table(at int64, o *object) error {
 	if v.tables--; v.tables < 0 {
 		return v.fail(nil, at, "more than %d tables", min(maxTables, freeTables+len(v.buf)/sizePerTable))

@@ -9,7 +9,7 @@ import (
 	"github.com/etc-ml/etc/schema/mlxgraph"
 )
 
-// Graph is the graph of an MLX delegate.
+// Graph is what etc inspect reports of the graph of an MLX delegate: numbers of nodes, weights and buffers.
 type Graph struct {
 	// Nodes counts the instructions of all chains; a chain that several nodes run counts once.
 	Nodes     int    `json:"nodes"`
@@ -17,9 +17,9 @@ type Graph struct {
 	Constants int    `json:"constants"`
 	Temps     uint32 `json:"temps"`
 	Registers uint32 `json:"registers"`
-	// NodeCounts is by type, most frequent first, then by name.
+	// NodeCounts is the number of nodes of each type, most frequent first, then by name.
 	NodeCounts []Count `json:"node_counts"`
-	// Storage sums up the weights by how they are stored, largest first.
+	// Storage is the sum of the weights of each form (bits, group size), largest first.
 	Storage []Storage `json:"storage"`
 	// WeightSize is the size of the weights in the file. BitsPerWeight is that divided by their number of elements.
 	WeightSize    int64    `json:"weight_size"`
@@ -43,7 +43,7 @@ type Buffer struct {
 	Size  int64  `json:"size"`
 }
 
-// readGraph reads a graph. module is the graph after lifting, or nil.
+// readGraph reports on a graph. module is the graph after lifting, or nil where it could not be lifted.
 func readGraph(f *container.File, mlx *container.MLX, module *ir.Module) *Graph {
 	g := mlx.Graph
 	out := &Graph{Chains: len(g.InstructionChains), Constants: len(mlx.Constants), Temps: g.NumTempTensors,

@@ -20,29 +20,29 @@ type Report struct {
 	// ProgramSize is the size of the FlatBuffer at the head of the file, with its headers.
 	ProgramSize int64 `json:"program_size"`
 	Segments    int   `json:"segments"`
-	// SegmentBase is where segments begin, SegmentSize what they hold, without the gaps between them.
+	// SegmentBase is the offset of the first segment, SegmentSize the size of all, without the gaps between them.
 	SegmentBase int64    `json:"segment_base"`
 	SegmentSize int64    `json:"segment_size"`
 	Methods     []Method `json:"methods"`
 	// Constants are the constant methods.
 	Constants []Constant `json:"constant_methods"`
-	// Metadata is the named data that no method uses as a weight.
+	// Metadata is the named data beside the weights: tokenizer, configuration, build record.
 	Metadata []Named `json:"metadata"`
-	// Shared is what several methods use, nil where there is nothing.
+	// Shared is what several methods of the file use; nil where there is nothing.
 	Shared *Shared `json:"shared,omitempty"`
 }
 
 // Shared has what several methods use. A weight is stored once. A buffer is shared in etc; ExecuTorch's runtime gives
 // each method its own.
 type Shared struct {
-	// Weights is the number of constants, WeightSize what they take in the file.
+	// Weights is the number of constants that several methods use, WeightSize their size in the file.
 	Weights    int   `json:"weights"`
 	WeightSize int64 `json:"weight_size"`
-	// Buffers are their names.
+	// Buffers are the names of the buffers that several methods use.
 	Buffers []string `json:"buffers"`
 }
 
-// Method is a method that computes.
+// Method is a method of the file that computes something, such as forward; constant methods are in Report.Constants.
 type Method struct {
 	Name string `json:"name"`
 	// Backends are the delegates' ids; Kernels the instructions that no delegate runs.

@@ -8,13 +8,14 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// four and eight are the formats of the default recipe.
+// four and eight are the forms that the default recipe gives weights: 4 and 8 bits in groups of 64.
 var (
 	four  = kernels.Format{Bits: 4, Group: 64}
 	eight = kernels.Format{Bits: 8, Group: 64}
 )
 
-// cases are the products of both models; dims are divided by small, for a test. It is long because it is a table.
+// cases returns what is measured: the products of Qwen3.5-35B-A3B and Gemma 4 31B. Dims are divided by small, which a
+// test sets above 1. The function is long because it is a table.
 func cases(small int) []testCase {
 	s := func(n int) int { return max(64, n/small/64*64) }
 	out := []testCase{
@@ -176,12 +177,13 @@ func router(name string, r kernels.Router) testCase {
 	return testCase{name: name, sizes: kernels.Sizes{Tokens: 1}, variants: only("one threadgroup", l, err)}
 }
 
-// oneToken are the sizes of experts of one token. There are weights of those alone that it chooses, so that what a
-// dispatch reads rotates.
+// oneToken are the sizes of a mixture for one token. Only the weights of the experts that the token chooses are made;
+// there are several such sets, and each dispatch reads another one, so that weights come from memory and not from a
+// cache.
 var oneToken = kernels.Sizes{Tokens: 1, Chosen: true}
 
-// expertsUp are the first products of a token: of experts that are given or that it chooses, with a shared one or
-// without.
+// expertsUp returns the case that measures the first products (gate and up) of the experts of one token. e says whether
+// the kernel chooses the experts or is given them, and whether there is a shared one.
 func expertsUp(name string, e kernels.Experts) testCase {
 	rows := 2 * e.Parts() * e.Inner
 	return testCase{
@@ -193,7 +195,8 @@ func expertsUp(name string, e kernels.Experts) testCase {
 	}
 }
 
-// expertsDown are the second products of a token, with those of a shared expert or without.
+// expertsDown returns the case that measures the second products (down) of the experts of one token, with a shared
+// expert or without.
 func expertsDown(name string, e kernels.Experts) testCase {
 	rows := e.Parts() * e.Hidden
 	return testCase{
@@ -205,8 +208,9 @@ func expertsDown(name string, e kernels.Experts) testCase {
 	}
 }
 
-// tiled is a product by tiles of so many rows of weights, with vectors as rows and, where that is for a machine,
-// packed. of gives the tiles and the launches for vectors as m has them.
+// tiled returns the case of a product in tiles, of tokens vectors with a weight of rows rows. It measures vectors that
+// lie in rows and, on machines with kernels for them, packed ones. of returns the tiles worth measuring for such
+// vectors, and the launch of each.
 func tiled(name string, m kernels.Matrices, rows, tokens int,
 	of func(m kernels.Matrices, on kernels.Machine) ([]kernels.Tile, func(kernels.Tile) (kernels.Launch, error)),
 ) testCase {
