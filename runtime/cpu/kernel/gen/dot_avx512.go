@@ -224,8 +224,8 @@ The number of rows is a multiple of 4. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4,
 	fn.op("TESTQ AX, AX\nJZ %s\nMOVL $-1, R14\nBZHIL AX, R14, R14\nKMOVW R14, K1", reduce)
 	loadBatch("K1")
 	// AX is the number of words left. A chunk is 16 words; the last one may have fewer and is read under a mask. Whole
-	// chunks are read without one, because each would wait for its mask to be made. They also prefetch, since in rows
-	// of a multiple of 8 groups all chunks are whole.
+	// chunks are read without one, because each would wait for its mask to be made. They prefetch, too: a row of 8
+	// groups has no chunks but these.
 	fn.op("IMULQ %s, AX\nSHRQ $%d, AX", fn.argument("group"), map[int]int{4: 3, 8: 2}[bits])
 	whole, part := fn.label("whole"), fn.label("part")
 	fn.at(whole)
