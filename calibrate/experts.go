@@ -12,14 +12,14 @@ import (
 // A site of an operation switch_mlp or switch_geglu is a mixture of experts: for each token it computes some experts,
 // down·(a(gate·x) ⊙ up·x) each, and sums them, weighted by scores.
 
-// The weights of a mixture, in their order in a site.
+// The indices of a mixture's weights in site.weights.
 const (
 	gateWeight = iota
 	upWeight
 	downWeight
 )
 
-// routed says which experts the inputs of a mixture go to, in some calls.
+// routed holds the inputs of a mixture in some calls, and for each expert which of them are routed to it.
 type routed struct {
 	x        *table
 	exact    *table // x with the checkpoint's weights, if a method needs it
@@ -31,7 +31,7 @@ type routed struct {
 // routedBytes returns the memory of what is known of tokens that choose so many experts each.
 func routedBytes(tokens, perToken int) int64 { return 24 * int64(tokens) * int64(perToken) }
 
-// route finds which experts the tokens of some calls go to.
+// route reads the inputs of a mixture in some calls and finds which experts they go to.
 func (x *site) route(s *stream, all []*call) (*routed, error) {
 	in, err := newTable(s.shelf, all, x.op.Input("x"))
 	if err != nil {
@@ -133,7 +133,7 @@ func (p *scratches) put(s *expertScratch) {
 // close gives the memory back.
 func (p *scratches) close() { p.driver.ledger.give(p.bytes) }
 
-// blocks calls f for the choices of an expert, inputRows at a time.
+// blocks calls f for the inputs that are routed to an expert, inputRows at a time.
 func (r *routed) blocks(expert int, f func(choices []int32) error) error {
 	all := r.choices[expert]
 	for first := 0; first < len(all); first += inputRows {
@@ -228,9 +228,9 @@ const sampledTokens = 128
 
 // solveExperts quantizes those weights of a mixture whose files are open.
 //
-// An expert with K input columns is quantized for the tokens that are routed to it, and for the mean of all tokens,
-// which weighs as much as K tokens. So an expert with no tokens, or with fewer than columns, is quantized for the
-// text as a whole.
+// An expert with K input columns is quantized for the tokens that are routed to it, and for all tokens, whose moments
+// are scaled so that they weigh as much as K tokens. So an expert with no tokens, or with fewer than it has columns, is
+// quantized for the text as a whole.
 func (d *driver) solveExperts(m *site, open []*stored, c config) error {
 	r, err := m.route(d.text, calls(d.text.windows))
 	if err != nil {
@@ -265,7 +265,7 @@ func (d *driver) solveExperts(m *site, open []*stored, c config) error {
 	})
 }
 
-// expertSolver solves for the weights of a mixture.
+// expertSolver quantizes the weights of a mixture, one expert after the other.
 type expertSolver struct {
 	*driver
 	site   *site

@@ -14,7 +14,7 @@ var samplingParams = []param{
 	{name: "frequency_penalty", status: done, note: "of the tokens of the answer; default: the file's"},
 	{name: "logit_bias", status: done, note: "token id → −100 to 100, added to the raw logits"},
 	{name: "seed", status: done, note: "any 64-bit integer; the draws of `etc run --seed`; default: random"},
-	{name: "ignore_eos", status: done, note: "go on behind stop tokens"},
+	{name: "ignore_eos", status: done, note: "go on after stop tokens"},
 }
 
 // acceptedParams change nothing here.
@@ -48,7 +48,7 @@ var chatParams = join([]param{
 	{name: "tools", status: done, note: "functions; only calls that `tool_choice` asks for are held to the " +
 		"parameters, with `strict` and without"},
 	{name: "tool_choice", status: done, note: "auto, none, required, or a function"},
-	{name: "parallel_tool_calls", status: done, note: "false ends the answer behind the first call"},
+	{name: "parallel_tool_calls", status: done, note: "false ends the answer after the first call"},
 	{name: "reasoning_effort", status: done,
 		note: "none: no thoughts; others: thoughts, where the template can choose"},
 	{name: "chat_template_kwargs", status: done, note: "variables of the template; one that it never reads is refused"},
