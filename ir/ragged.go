@@ -44,7 +44,7 @@ func inferRopeRows(c *Inference) ([]Type, error) {
 	return single(x)
 }
 
-// rowTable checks a table [R] of one dtype.
+// rowTable checks the type of an operand that has a number for each row of the call: d[R].
 func (c *Inference) rowTable(operand string, d DType, rows *Expr) error {
 	t, err := c.rank(operand, 1)
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *Inference) rowTable(operand string, d DType, rows *Expr) error {
 	return checkDims(dimCheck{"rows of the call and " + operand, rows, t.Shape[0]})
 }
 
-// table checks a table i32[N, width]; a width of 0 may be any.
+// table checks the type of an operand that is a table i32[N, width]; with a width of 0 it may have any.
 func (c *Inference) table(operand string, width int64) error {
 	t, err := c.rank(operand, 2)
 	if err != nil {
@@ -75,7 +75,8 @@ func widthText(width int64) string {
 	return fmt.Sprint(width)
 }
 
-// rowsInBlocks checks the tables that say in which blocks rows lie.
+// rowsInBlocks checks the types of the operands that say in which blocks the rows of a call lie: positions, sequences
+// and blocks.
 func (c *Inference) rowsInBlocks(rows *Expr) error {
 	if err := c.rowTable("positions", I64, rows); err != nil {
 		return err

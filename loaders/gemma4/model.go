@@ -18,8 +18,8 @@ type Model struct {
 	dtype   ir.DType   // of activations
 }
 
-// New takes the weights of the model out of a checkpoint's tensors. What does not fit is noted in t,
-// which the caller asks before it builds.
+// New takes the weights of the model out of a checkpoint's tensors. Tensors that are missing or do not fit are noted in
+// t; the caller looks at t.Err before it builds.
 func New(c *huggingface.Gemma4, tokens huggingface.Tokens, t *builder.Tensors) *Model {
 	w := read(c, t)
 	return &Model{c, tokens, w, nil, t.ActivationsFor(w.embedding)}
@@ -66,7 +66,8 @@ func (m *Model) Sensitive() []string {
 	return patterns
 }
 
-// forward is a graph in the making.
+// forward builds the graph of the method forward. Its methods add the operations of a part of the model and return the
+// value that the part gives; nothing is computed then.
 type forward struct {
 	*builder.Graph
 	c *huggingface.Gemma4
@@ -76,7 +77,7 @@ type forward struct {
 	given map[huggingface.LayerKind]builder.KeysValues
 }
 
-// run computes the logits [1,S,V] of the tokens.
+// run adds the operations of the whole model and returns the logits [1,S,V].
 func (f *forward) run(w *weights) *ir.Value {
 	f.kv = map[int]builder.KeysValues{}
 	x := f.embed(w.embedding)
@@ -117,7 +118,8 @@ func (f *forward) perLayer(w *perLayer, x *ir.Value) *ir.Value {
 
 func (f *forward) norm(x *ir.Value, w weight) *ir.Value { return f.Norm(x, w, f.c.RMSNormEps) }
 
-// layer is decoder layer number i for x [1,S,H]; inputs [1,S,L,P] are nil in models without.
+// layer adds decoder layer number i to the graph, for the residual stream x [1,S,H]. inputs [1,S,L,P] are what perLayer
+// returns; nil in models without embeddings for each layer.
 func (f *forward) layer(i int, l *layer, x, inputs *ir.Value) *ir.Value {
 	y := f.attention(i, &l.attention, l.prefix+".self_attn", l.kind, f.norm(x, l.attentionNorm))
 	x = f.Add(x, f.norm(y, l.attentionOutNorm))
@@ -139,15 +141,16 @@ func (f *forward) gelu(x *ir.Value) *ir.Value {
 	return f.Value("gelu", &ir.GeluAttrs{Approximate: "tanh"}, x)
 }
 
-// gated is a gated MLP. fused names the matrix that gate and up may become.
+// gated adds a gated MLP to the graph. fused is the name of the weight that gate and up become where the compiler joins
+// them.
 func (f *forward) gated(x *ir.Value, fused string, gate, up, down weight) *ir.Value {
 	p := f.Projections(x, fused, gate, up)
 	return f.Linear(f.Multiply(f.gelu(p[0]), p[1]), down)
 }
 
-// experts is the mixture of experts for the residual stream x [1,S,H]. Router and experts have norms of their own. The
-// result is the sum over the experts with the highest router scores, weighted by the softmax over these scores (which
-// equals the softmax over all scores, renormalised) times the scale of each.
+// experts adds the mixture of experts to the graph, for the residual stream x [1,S,H]. Router and experts have norms of
+// their own. The result is the sum over the experts with the highest router scores, weighted by the softmax over these
+// scores (which equals the softmax over all scores, renormalised) times the scale of each.
 func (f *forward) experts(w *experts, x *ir.Value) *ir.Value {
 	routed := f.RawNorm(x, f.Constant(w.routerScale), f.c.RMSNormEps)
 	top := f.Op("top_k", &ir.TopKAttrs{K: f.c.ExpertsPerToken}, f.Value("linear", nil, routed, f.Constant(w.router)))
@@ -158,8 +161,9 @@ func (f *forward) experts(w *experts, x *ir.Value) *ir.Value {
 	return f.Cast(f.Value("switch_geglu", nil, f.norm(x, w.norm), gate, up, down, top.Results[1], weights), f.DType)
 }
 
-// attention normalises queries, keys and values by head, the values without weights, and rotates queries
-// and keys. A layer that attends to keys and values of another one has queries only.
+// attention adds the attention of layer number i to the graph. Queries, keys and values are normalised by head, the
+// values without weights; queries and keys are rotated. A layer that attends to keys and values of another one projects
+// queries only.
 func (f *forward) attention(i int, w *attention, prefix string, kind huggingface.LayerKind, x *ir.Value) *ir.Value {
 	g, from := geometry(f.c, kind), f.c.KVLayer(i)
 	own := from == i && f.given == nil

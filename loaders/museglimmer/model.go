@@ -17,8 +17,8 @@ type Model struct {
 	dtype   ir.DType // of activations
 }
 
-// New takes the weights of the model out of a checkpoint's tensors. What does not fit is noted in t,
-// which the caller asks before it builds.
+// New takes the weights of the model out of a checkpoint's tensors. Tensors that are missing or do not fit are noted in
+// t; the caller looks at t.Err before it builds.
 func New(c *huggingface.MuseGlimmer, tokens huggingface.Tokens, t *builder.Tensors) *Model {
 	w := read(c, t)
 	return &Model{c, tokens, w, t.ActivationsFor(w.embedding)}
@@ -42,7 +42,8 @@ func (m *Model) Build(o builder.Options) (*ir.Module, error) {
 	})
 }
 
-// forward is a graph in the making.
+// forward builds the graph of the method forward. Its methods add the operations of a part of the model and return the
+// value that the part gives; nothing is computed then.
 type forward struct {
 	*builder.Graph
 	c *huggingface.MuseGlimmer
@@ -50,7 +51,7 @@ type forward struct {
 	queryScale *ir.Value
 }
 
-// run computes the logits [1,S,V] of the tokens.
+// run adds the operations of the whole model and returns the logits [1,S,V].
 func (f *forward) run(w *weights) *ir.Value {
 	scale := slices.Repeat([]float32{float32(f.c.QKScale)}, f.c.HeadDim)
 	data := ir.Float32s([]int64{int64(len(scale))}, scale...)
@@ -65,7 +66,7 @@ func (f *forward) run(w *weights) *ir.Value {
 	return f.Softcap(logits, f.c.FinalLogitSoftcap)
 }
 
-// layer is decoder layer number i for x [1,S,H].
+// layer adds decoder layer number i to the graph, for the residual stream x [1,S,H], and returns the stream after it.
 func (f *forward) layer(i int, l *layer, x *ir.Value) *ir.Value {
 	y := f.attention(i, l, f.Norm(x, l.attentionNorm, f.c.RMSNormEps))
 	x = f.Add(x, f.Norm(y, l.attentionOutNorm, f.c.PostNormEps))
@@ -74,8 +75,8 @@ func (f *forward) layer(i int, l *layer, x *ir.Value) *ir.Value {
 	return f.Add(x, f.Norm(y, l.mlpOutNorm, f.c.PostNormEps))
 }
 
-// attention normalises queries and keys by head, scales the queries, rotates both where the layer does, and multiplies
-// its result by σ(gate) before the output projection.
+// attention adds the attention of layer number i to the graph. Queries and keys are normalised by head, the queries
+// scaled, and both rotated in layers that rotate. The result is multiplied by σ(gate) before the output projection.
 func (f *forward) attention(i int, l *layer, x *ir.Value) *ir.Value {
 	c, prefix := f.c, l.prefix+".self_attn"
 	p := f.Projections(x, prefix+".qkv_proj.weight", l.query, l.key, l.value, l.gate)

@@ -7,8 +7,9 @@ import (
 	"github.com/etc-ml/etc/loaders/huggingface"
 )
 
-// attention is full attention whose result is gated before the output projection: o(attend(q,k,v)·σ(gate))
-// for x [1,S,H], or not. Queries and keys are normalised by head, then rotated, both in float32.
+// attention adds full attention to the graph, for x [1,S,H]. Where the model gates attention, the result is multiplied
+// before the output projection: o(attend(q,k,v)·σ(gate)). Queries and keys are normalised by head, then rotated, both
+// in float32.
 func (f *forward) attention(w *attention, prefix string, x *ir.Value) *ir.Value {
 	c := f.c
 	p := f.Projections(x, prefix+".qkv_proj.weight", w.query, w.key, w.value)
@@ -30,7 +31,7 @@ func (f *forward) attention(w *attention, prefix string, x *ir.Value) *ir.Value 
 	return f.Linear(f.Reshape(y, 1, -1, c.Heads*c.HeadDim), w.output)
 }
 
-// rotated turns heads [1,S,N,D] into normalised and rotated ones [1,N,S,D].
+// rotated normalises and rotates heads x [1,S,N,D]. The result is [1,N,S,D].
 func (f *forward) rotated(x *ir.Value, norm weight) *ir.Value {
 	n := f.SwapHeads(f.RawNorm(x, f.Constant(norm), f.c.RMSNormEps))
 	rope := huggingface.Rope{Dims: f.c.RotaryDim, Theta: f.c.RopeTheta, Scaling: f.c.RopeScaling}

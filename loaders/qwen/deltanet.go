@@ -8,7 +8,7 @@ import (
 	"github.com/etc-ml/etc/loaders/builder"
 )
 
-// deltaNet is a gated delta net (Yang, Kautz, Hatamizadeh, Gated Delta Networks, 2024) for x [1,S,H]:
+// deltaNet adds a gated delta net to the graph (Yang, Kautz, Hatamizadeh, Gated Delta Networks, 2024), for x [1,S,H]:
 // projections, a causal convolution over time with SiLU on q, k and v, the delta rule, a gated norm.
 func (f *forward) deltaNet(w *deltaNet, prefix string, x *ir.Value) *ir.Value {
 	c := f.c
@@ -41,9 +41,9 @@ func (f *forward) deltaNet(w *deltaNet, prefix string, x *ir.Value) *ir.Value {
 	return f.Linear(f.Cast(f.Reshape(y, 1, -1, values), f.DType), w.output)
 }
 
-// convolve applies a causal depthwise convolution along the S positions of x [1,S,C], then SiLU. The
-// last inputs, as many as there are taps, are kept for the next call; the first result of the taps over
-// the old and the new inputs belongs to the newest old one, and is dropped.
+// convolve applies a causal depthwise convolution along the S positions of x [1,S,C], then SiLU. A buffer keeps the
+// last inputs, as many as there are taps, for the next call. The convolution runs over the kept inputs and the new
+// ones. Its first result belongs to the last kept input and was given by the call before, so it is dropped.
 func (f *forward) convolve(w weight, prefix string, x *ir.Value) *ir.Value {
 	channels, taps := f.c.ConvChannels(), f.c.ConvKernel
 	state := f.Buffer(prefix+".conv_state", x.Type.DType, 1, taps, channels)
@@ -74,7 +74,7 @@ func (f *forward) unit(q, k *ir.Value) (*ir.Value, *ir.Value) {
 	return f.RawNorm(q, f.queryScale, eps), f.RawNorm(k, f.keyScale, eps)
 }
 
-// resumed loads a state, zeros at the start of a text.
+// resumed loads a state. At position 0, where a text starts, it gives zeros instead.
 func (f *forward) resumed(state *ir.Buffer) *ir.Value {
 	if f.atStart == nil {
 		f.atStart = f.Value("equal", nil, f.Start, f.Scalar(ir.I64, 0))

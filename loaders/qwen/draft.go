@@ -18,9 +18,10 @@ type draft struct {
 // prefix of the names of the tensors of the head.
 const draftPrefix = "mtp."
 
-// ReadMultiToken takes the tensors of the head out of those of the checkpoint, or of a file of their own; own tells
-// the latter, which has the layout of the authors whatever that of the checkpoint is. What does not fit is noted in t,
-// which the caller asks before it calls use: that gives modules of the model the method draft.
+// ReadMultiToken takes the tensors of the head out of t, the checkpoint's tensors or, with own, those of a file that
+// has the head alone. Such a file has the layout of the model's authors, whatever the checkpoint's is. Tensors that are
+// missing or do not fit are noted in t. The caller looks at t.Err and then calls use, which gives the model the draft:
+// modules that it builds from then on have the method draft.
 func (m *Model) ReadMultiToken(t *builder.Tensors, own bool) (use func()) {
 	c, h := m.config, m.config.HiddenSize
 	layout := m.layout
@@ -38,7 +39,7 @@ func (m *Model) ReadMultiToken(t *builder.Tensors, own bool) (use func()) {
 	return func() { m.draft = d }
 }
 
-// methods returns those beside forward.
+// methods returns the methods of the model beside forward: draft, if there is one.
 func (m *Model) methods() []builder.Method {
 	if m.draft == nil {
 		return nil
@@ -49,10 +50,10 @@ func (m *Model) methods() []builder.Method {
 	}}}
 }
 
-// draft computes, for tokens x[t+1] and hidden states h[t] behind the model's final norm, the logits of x[t+2] for the
-// last row, and the hidden states that take the place of h[t+1] when the next token is drafted, for all rows. Row t has
-// position t, in RoPE and in the head's own cache; transformers has t+1, which gives the same numbers, since RoPE is
-// relative.
+// draft adds the operations of the head. Row t of its inputs is token x[t+1] and hidden state h[t], which forward gives
+// after its final norm. The results are the logits of x[t+2] for the last row, and for all rows hidden states that take
+// the place of h[t+1] when the next token is drafted. Row t has position t, in RoPE and in the head's own cache;
+// transformers has t+1, which gives the same numbers, since RoPE is relative.
 func (f *forward) draft(d *draft, w *weights) []*ir.Value {
 	hidden := f.Norm(f.Hidden(f.c.HiddenSize), d.hiddenNorm, f.c.RMSNormEps)
 	embedded := f.Norm(f.Embed(w.embedding), d.embeddingNorm, f.c.RMSNormEps)

@@ -2,15 +2,17 @@ package qwen
 
 import "github.com/etc-ml/etc/ir"
 
-// mlp is a gated MLP for x [1,S,H]. fused names the matrix that gate and up may become.
+// mlp adds a gated MLP to the graph, for x [1,S,H]. fused is the name of the weight that gate and up become where the
+// compiler joins them.
 func (f *forward) mlp(w *mlp, fused string, x *ir.Value) *ir.Value {
 	p := f.Projections(x, fused, w.gate, w.up)
 	return f.Linear(f.Multiply(f.Unary("silu", p[0]), p[1]), w.down)
 }
 
-// experts is the mixture of experts for x [1,S,H]: the routed experts that the router scores highest, and the shared
-// expert, if there is one, weighted by a sigmoid. The routed ones are weighted by the softmax over their scores, which
-// equals the softmax over all scores, renormalised; or by that over all, where it is not renormalised.
+// experts adds a mixture of experts to the graph, for x [1,S,H]: the sum of the routed experts that the router scores
+// highest and of the shared expert, if there is one, weighted by a sigmoid. Routed experts are weighted by the softmax
+// over their scores, which equals the softmax over all scores, renormalised. In models that do not renormalise, they
+// are weighted by the softmax over all scores.
 func (f *forward) experts(w *experts, prefix string, x *ir.Value) *ir.Value {
 	scores := f.Linear(x, w.router)
 	softmax := func(x *ir.Value) *ir.Value {

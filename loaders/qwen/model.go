@@ -16,8 +16,8 @@ type Model struct {
 	dtype   ir.DType // of activations
 }
 
-// New takes the weights of the model out of a checkpoint's tensors. What does not fit is noted in t,
-// which the caller asks before it builds.
+// New takes the weights of the model out of a checkpoint's tensors. Tensors that are missing or do not fit are noted in
+// t; the caller looks at t.Err before it builds.
 func New(c *huggingface.Qwen, tokens huggingface.Tokens, t *builder.Tensors) *Model {
 	layout := layoutOf(c, t)
 	w := read(c, t, layout)
@@ -43,7 +43,8 @@ func (m *Model) Build(o builder.Options) (*ir.Module, error) {
 	}, m.methods()...)
 }
 
-// forward is a graph in the making.
+// forward builds the graph of the method forward. Its methods add the operations of a part of the model and return the
+// value that the part gives; nothing is computed then.
 type forward struct {
 	*builder.Graph
 	c *huggingface.Qwen
@@ -52,7 +53,7 @@ type forward struct {
 	atStart, keyScale, queryScale *ir.Value
 }
 
-// run computes the logits [1,S,V] of the tokens.
+// run adds the operations of the whole model and returns the logits [1,S,V].
 func (f *forward) run(w *weights) *ir.Value {
 	x := f.Embed(w.embedding)
 	for i := range w.layers {
@@ -61,7 +62,7 @@ func (f *forward) run(w *weights) *ir.Value {
 	return f.Linear(f.Norm(x, w.norm, f.c.RMSNormEps), w.head)
 }
 
-// layer is a decoder layer for x [1,S,H].
+// layer adds a decoder layer to the graph, for the residual stream x [1,S,H], and returns the stream after it.
 func (f *forward) layer(l *layer, x *ir.Value) *ir.Value {
 	n := f.Norm(x, l.inputNorm, f.c.RMSNormEps)
 	if l.attention != nil {

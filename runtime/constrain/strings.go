@@ -30,7 +30,8 @@ type stringPart struct {
 	expr             *expr
 }
 
-// stringParts returns what patterns and formats ask, in the one spelling of plainChar.
+// stringParts returns an expression for each pattern and each format of the schemas. Their strings are spelled in one
+// way: see plainChar.
 func stringParts(schemas []flat, how reading) ([]stringPart, error) {
 	var parts []stringPart
 	seen := map[string]bool{}
@@ -87,8 +88,8 @@ func (c *schemaCompiler) stringDFA(schemas []flat, how reading) (*dfa, error) {
 	return all, nil
 }
 
-// formats are the formats that are regular, as patterns. Each accepts only what RFC 3339, 4122, 5321 and so on do;
-// email and uri accept their common part.
+// formats are the values of the keyword format that are supported, as patterns. Each accepts only what RFC 3339, 4122,
+// 5321 and so on do; email and uri accept their common part.
 var formats = map[string]string{
 	"date":      dateFormat,
 	"time":      timeFormat,
@@ -110,7 +111,7 @@ const (
 	// The 29th of February is in leap years only.
 	dateFormat = `(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)` +
 		`|02-(?:0[1-9]|1[0-9]|2[0-8]))|` + leapYear + `-02-29)`
-	// Leap seconds are left out: whether there is one depends on the offset.
+	// A time of RFC 3339. Leap seconds (second 60) are not accepted: which minutes have one depends on the offset.
 	timeFormat = `(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,20})?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])`
 
 	durationDay  = `[0-9]{1,9}D`
@@ -143,7 +144,7 @@ func ipv6Format() string {
 			head = fmt.Sprintf(`%s(?::%s){%d}`, group, group, before-1)
 		}
 		var tails []string
-		for after := range 8 - before { // groups behind it
+		for after := range 8 - before { // groups after ::
 			switch {
 			case after == 0:
 				tails = append(tails, "")
@@ -160,7 +161,7 @@ func ipv6Format() string {
 	return `(?:` + out + `)`
 }
 
-// formatExpr compiles a format.
+// formatExpr returns the expression of a value of the keyword format.
 func formatExpr(name string) (*expr, error) {
 	pattern, ok := formats[name]
 	if !ok {

@@ -52,8 +52,8 @@ type Parser struct {
 	raw    strings.Builder
 	index  int
 	begun  bool   // something of the section was given
-	space  string // white space that waits for what is behind it
-	header string // what is left of the header of thoughts
+	space  string // white space that was read; it is given only when more text of the section follows
+	header string // the rest of the header of thoughts, which is still to be read
 	events []Event
 }
 
