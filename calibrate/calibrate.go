@@ -18,7 +18,7 @@ import (
 type Options struct {
 	// Windows are the tokens of the text; each window is run by itself from position 0.
 	Windows [][]int
-	// HeldOut are windows that nothing is fitted to, for the [Quality]; there may be none.
+	// HeldOut are windows of text that no weight is fitted to. [Quality] is measured on them; there may be none.
 	HeldOut [][]int
 	// Recipe says how weights are quantized.
 	Recipe passes.Recipe
@@ -44,8 +44,8 @@ type Result struct {
 	// Quality is nil if Options.HeldOut is empty.
 	Quality *Quality
 	store   *store
-	// planned and held are the memory for arrays that was reckoned with, and the most that was held; onDisk is the
-	// number of values that did not fit.
+	// planned is the memory for arrays that the plan allows for, held the most that there was at a time; onDisk is the
+	// number of values that lay in files.
 	planned, held int64
 	onDisk        int
 }
@@ -104,13 +104,13 @@ func Run(ctx context.Context, m *ir.Module, o Options) (*Result, error) {
 
 // calibrate opens the streams and runs the module.
 func (d *driver) calibrate() (err error) {
-	if d.shelf, err = newShelf(d.options.Dir, d.ledger, d.plan.onDisk); err != nil {
+	if d.activations, err = newActivations(d.options.Dir, d.ledger, d.plan.onDisk); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.shelf.close()) }()
+	defer func() { err = errors.Join(err, d.activations.close()) }()
 	open := func(to **stream, windows [][]int, quantized bool) {
 		if err == nil {
-			*to, err = newStream(d.module, d.shelf, windows, quantized)
+			*to, err = newStream(d.module, d.activations, windows, quantized)
 		}
 	}
 	open(&d.text, d.options.Windows, true)
@@ -177,13 +177,13 @@ func jobsOf(count int) int {
 
 // driver runs a module over all windows, segment by segment.
 type driver struct {
-	ctx     context.Context
-	module  *ir.Module
-	options Options
-	store   *store
-	plan    *plan
-	ledger  *ledger
-	shelf   *shelf
+	ctx         context.Context
+	module      *ir.Module
+	options     Options
+	store       *store
+	plan        *plan
+	ledger      *ledger
+	activations *activations
 	// exact runs the text's windows with the checkpoint's weights; nil if no method needs that.
 	exact *stream
 	// text runs the text's windows with quantized weights. held runs the held-out windows, with the checkpoint's
@@ -191,7 +191,7 @@ type driver struct {
 	text    *stream
 	held    [2]*stream
 	quality scores
-	// source, if not nil, has the quantized weights; then no weight is solved for.
+	// source, if not nil, gives weights that are quantized already; then the driver quantizes none.
 	source Source
 }
 
@@ -232,13 +232,13 @@ func (d *driver) run() error {
 	return nil
 }
 
-// leave drops what no segment after g needs.
+// leave ends segment g: it drops the values and constants that no later segment needs.
 func (d *driver) leave(g *segment, k [2]*constants, streams []*stream) error {
 	for _, s := range streams {
 		s.drop(g.drops)
 	}
 	for _, v := range g.drops {
-		if err := d.shelf.remove(v); err != nil {
+		if err := d.activations.remove(v); err != nil {
 			return err
 		}
 	}
@@ -248,7 +248,7 @@ func (d *driver) leave(g *segment, k [2]*constants, streams []*stream) error {
 	return nil
 }
 
-// look shows a test what is held.
+// look tells a test how many bytes the ledger counts.
 func (d *driver) look() {
 	if d.options.observe != nil {
 		d.options.observe(d.ledger.held)

@@ -88,11 +88,11 @@ func (d *damage) measure() (err error) {
 	if len(d.plan.onDisk) == 0 {
 		dir = ""
 	}
-	if d.shelf, err = newShelf(dir, d.ledger, d.plan.onDisk); err != nil {
+	if d.activations, err = newActivations(dir, d.ledger, d.plan.onDisk); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.shelf.close()) }()
-	if d.all, err = newStream(d.module, d.shelf, d.DamageOptions.Windows, false); err != nil {
+	defer func() { err = errors.Join(err, d.activations.close()) }()
+	if d.all, err = newStream(d.module, d.activations, d.DamageOptions.Windows, false); err != nil {
 		return err
 	}
 	for i, g := range d.plan.segments {

@@ -7,7 +7,7 @@
 // quantize chooses codes, scales and biases by them, and the windows continue with the quantized weight. So the
 // inputs of each weight contain the errors of the weights before it.
 //
-// Windows go through a segment some at a time. What later segments read lies on a shelf, in memory or in files. A plan
+// Windows go through a segment some at a time. What later segments read is kept in memory or in files. A plan
 // knows how much memory a segment takes. It chooses how many windows, how many workers, and which values go to files,
 // so that [Options.MaxRAM] holds; a ledger counts what is held.
 //

@@ -33,7 +33,7 @@ func routedBytes(tokens, perToken int) int64 { return 24 * int64(tokens) * int64
 
 // route reads the inputs of a mixture in some calls and finds which experts they go to.
 func (x *site) route(s *stream, all []*call) (*routed, error) {
-	in, err := newTable(s.shelf, all, x.op.Input("x"))
+	in, err := newTable(s.activations, all, x.op.Input("x"))
 	if err != nil {
 		return nil, err
 	}
@@ -42,11 +42,11 @@ func (x *site) route(s *stream, all []*call) (*routed, error) {
 	var chosen []int32
 	counts := make([]int, experts)
 	for _, c := range all {
-		indices, _, err := s.shelf.get(c.items[x.op.Input("indices")])
+		indices, _, err := s.activations.get(c.items[x.op.Input("indices")])
 		if err != nil {
 			return nil, err
 		}
-		scores, _, err := s.shelf.get(c.items[x.op.Input("scores")])
+		scores, _, err := s.activations.get(c.items[x.op.Input("scores")])
 		if err != nil {
 			return nil, err
 		}
@@ -240,7 +240,7 @@ func (d *driver) solveExperts(m *site, open []*stored, c config) error {
 	d.ledger.take(held)
 	defer d.ledger.give(held)
 	if d.exact != nil {
-		if r.exact, err = newTable(d.shelf, calls(d.exact.windows), m.op.Input("x")); err != nil {
+		if r.exact, err = newTable(d.activations, calls(d.exact.windows), m.op.Input("x")); err != nil {
 			return err
 		}
 	}

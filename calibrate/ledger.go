@@ -8,7 +8,7 @@ import (
 // ledger counts the bytes of the arrays that a calibration holds: those of values, moments and weights, and what the
 // operations need while they run. It is safe for concurrent use.
 type ledger struct {
-	bounded    bool // the memory of the process has a bound
+	bounded    bool // the process must stay within Options.MaxRAM
 	mu         sync.Mutex
 	held, most int64
 }
@@ -25,7 +25,7 @@ func (l *ledger) take(n int64) {
 // the program goes on, too late for one of hundreds of megabytes.
 const largeBytes = 32 << 20
 
-// reserve is take before one array, or a few, of n bytes are allocated.
+// reserve is take for arrays of n bytes that are about to be allocated. Before large ones it frees garbage.
 func (l *ledger) reserve(n int64) {
 	if l.bounded && n >= largeBytes {
 		runtime.GC()

@@ -14,7 +14,8 @@ import (
 // processBytes is the memory of the process before it calibrates: code, runtime, stacks, the text and its tokens.
 const processBytes = 64 << 20
 
-// spareParts says which part of the memory is left to arrays that are dropped and not collected yet: one of so many.
+// spareParts is the share of the memory, 1/spareParts, that is left to arrays which are not used any more and which the
+// garbage collector has not freed yet.
 const spareParts = 8
 
 // arrayBytes returns the memory for arrays within a limit.
@@ -52,15 +53,15 @@ func DamageMemory(m *ir.Module, o DamageOptions) (int64, error) {
 
 // config says how a segment is run within a limit of memory. The results do not depend on it.
 type config struct {
-	windows int // that go through the segment at a time
-	jobs    int // workers that run them
-	solvers int // workers that solve for the weights of the site
+	windows int // windows that go through the segment at a time
+	jobs    int // workers that run these windows
+	solvers int // workers that quantize the weights of the segment's site
 }
 
 // texts is a number of windows of the same length.
 type texts struct {
-	tokens int // of a window
-	count  int // over all streams
+	tokens int // the length of each window
+	count  int // the number of windows, of all streams together
 }
 
 // plan finds how a module is run within a limit of memory. It knows how much memory each segment takes.
@@ -70,15 +71,15 @@ type plan struct {
 	sites    []*siteSizes
 	sizes    *sizes
 	texts    []texts
-	copies   []int // by segment, how often the windows are there
-	tokens   int   // of the text that weights are solved for
-	follows  bool  // the text runs twice
+	copies   []int // for each segment: how many times the values of a window are kept (see Damage)
+	tokens   int   // the number of tokens of the text that weights are quantized for
+	follows  bool  // the text runs twice, with the checkpoint's weights too
 	jobs     int
 
 	configs []config
 	onDisk  map[*ir.Value]bool
-	used    []int64 // by segment, with configs and without what is on the shelf
-	shelf   []int64 // by segment, what is in memory there
+	used    []int64 // for each segment: bytes that it takes with its config, without values kept for later ones
+	kept    []int64 // for each segment: bytes of the values that are kept in memory while it runs
 }
 
 // newPlan returns the plan of a calibration, for any memory.
@@ -170,11 +171,11 @@ func (p *plan) windows(i int) (n int) {
 	return n * p.copies[i]
 }
 
-// shelved returns the size of a value on the shelf, for all windows.
-func (p *plan) shelved(v *ir.Value) (n int64) {
+// keptBytes returns the size of a value that is kept for later segments, for all windows.
+func (p *plan) keptBytes(v *ir.Value) (n int64) {
 	for _, t := range p.texts {
 		for _, s := range callShapes(p.module, t.tokens) {
-			n += int64(t.count) * p.sizes.shelved(v, s)
+			n += int64(t.count) * p.sizes.keptBytes(v, s)
 		}
 	}
 	return n
@@ -234,7 +235,7 @@ func (p *plan) solving(i int, c config) int64 {
 	return p.sites[i].solve(p.tokens, c.solvers, p.follows)
 }
 
-// least returns the memory for arrays that the plan needs at least.
+// least returns the memory for arrays that is enough: with one window and one worker at a time.
 func (p *plan) least() (most int64) {
 	for i := range p.segments {
 		one := config{1, 1, 1}
@@ -243,7 +244,8 @@ func (p *plan) least() (most int64) {
 	return most
 }
 
-// fit chooses how segments are run within a limit of memory, 0 for none.
+// fit chooses how each segment is run and which values lie on disk, so that the process stays within limit bytes; 0 is
+// no limit.
 func (p *plan) fit(limit int64) error {
 	budget := int64(math.MaxInt64)
 	if limit > 0 {
@@ -264,8 +266,8 @@ func (p *plan) fit(limit int64) error {
 	return nil
 }
 
-// choose returns how segment number i is run within a number of bytes. It leaves half of them to the shelf where that
-// costs nothing.
+// choose returns how segment number i is run within budget bytes. Where half of them are enough to run as many workers,
+// it leaves the other half to values that are kept for later segments.
 func (p *plan) choose(i int, budget int64) config {
 	c := config{1, 1, 1}
 	for c.solvers < p.jobs && p.solving(i, config{1, 1, c.solvers + 1}) <= budget {
@@ -292,9 +294,9 @@ func (p *plan) choose(i int, budget int64) config {
 	return c
 }
 
-// place chooses which values lie in memory, the others on disk.
+// place chooses which values that are kept lie in memory. The others lie on disk.
 func (p *plan) place(budget int64) {
-	p.onDisk, p.shelf = map[*ir.Value]bool{}, make([]int64, len(p.segments))
+	p.onDisk, p.kept = map[*ir.Value]bool{}, make([]int64, len(p.segments))
 	until := map[*ir.Value]int{}
 	for i, g := range p.segments {
 		for _, v := range g.drops {
@@ -302,18 +304,18 @@ func (p *plan) place(budget int64) {
 		}
 	}
 	put := func(v *ir.Value, from int) {
-		n := p.shelved(v) * int64(p.copies[from])
+		n := p.keptBytes(v) * int64(p.copies[from])
 		last, ok := until[v]
 		if !ok {
 			last = len(p.segments) - 1
 		}
 		for i := from; i <= last; i++ {
-			if p.used[i]+p.shelf[i]+n > budget {
+			if p.used[i]+p.kept[i]+n > budget {
 				p.onDisk[v] = v.Type.Kind == ir.TensorKind
 			}
 		}
 		for i := from; i <= last && !p.onDisk[v]; i++ {
-			p.shelf[i] += n
+			p.kept[i] += n
 		}
 	}
 	for _, v := range p.module.Entry.Params {
@@ -329,7 +331,7 @@ func (p *plan) place(budget int64) {
 // most returns the memory for arrays that the plan takes as it was chosen.
 func (p *plan) most() (most int64) {
 	for i, n := range p.used {
-		most = max(most, n+p.shelf[i])
+		most = max(most, n+p.kept[i])
 	}
 	return most
 }

@@ -7,12 +7,12 @@ import (
 )
 
 // segment is a part of a module's operations that a call runs in one go: an operation with weights, its site, and the
-// operations behind it up to the next site. The first segment has no site. Values that are used in the segment that
-// defines them alone never leave a call; the others go to the shelf.
+// operations after it up to the next site. The first segment has no site. A value that only its own segment uses is
+// dropped when that ends; the others are kept in activations.
 type segment struct {
 	site  *ir.Op // nil in the first
 	ops   []*ir.Op
-	ends  [][]*ir.Value // by operation of ops, the values that it is the last to use
+	ends  [][]*ir.Value // for each operation of ops: the values that no later operation uses
 	loads []*ir.Value   // values of earlier segments that ops use
 	keeps []*ir.Value   // values of this segment that later ones use
 	drops []*ir.Value   // values of earlier segments that no later one uses

@@ -203,7 +203,7 @@ func (d *driver) embed(s *stream, x *site, from rows, all []*call, each eachFunc
 	}
 	out := d.matrix(n, w.cols)
 	return out, each.try(len(all), func(i int) error {
-		value, bytes, err := s.shelf.get(all[i].items[x.op.Input("indices")])
+		value, bytes, err := s.activations.get(all[i].items[x.op.Input("indices")])
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (d *driver) embed(s *stream, x *site, from rows, all []*call, each eachFunc
 
 // multiply runs a linear for some calls, with rows of its weight.
 func (d *driver) multiply(s *stream, x *site, from rows, all []*call, each eachFunc) (dot.Matrix, error) {
-	t, err := newTable(s.shelf, all, x.op.Input("x"))
+	t, err := newTable(s.activations, all, x.op.Input("x"))
 	if err != nil {
 		return dot.Matrix{}, err
 	}

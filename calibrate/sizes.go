@@ -77,8 +77,8 @@ func (z *sizes) bytes(v *ir.Value, s shape) int64 {
 	return 4 * z.elements(v, s)
 }
 
-// shelved returns the size of a value on the shelf.
-func (z *sizes) shelved(v *ir.Value, s shape) int64 {
+// keptBytes returns the size of a value of a call that is kept for later segments.
+func (z *sizes) keptBytes(v *ir.Value, s shape) int64 {
 	if v.Type.Kind == ir.TensorKind && !v.Type.DType.IsFloat() {
 		return int64(v.Type.DType.Size()) * z.elements(v, s)
 	}

@@ -23,13 +23,13 @@ func (w *weight) follows(inputs int) bool {
 // solveLinear quantizes the weight of a linear into its file.
 func (d *driver) solveLinear(x *site, open []*stored, c config) error {
 	w, each := x.weights[0], workers(c.solvers)
-	in, err := newTable(d.shelf, calls(d.text.windows), x.op.Input("x"))
+	in, err := newTable(d.activations, calls(d.text.windows), x.op.Input("x"))
 	if err != nil {
 		return err
 	}
 	var exact *table
 	if d.exact != nil && w.follows(in.rows) {
-		if exact, err = newTable(d.shelf, calls(d.exact.windows), x.op.Input("x")); err != nil {
+		if exact, err = newTable(d.activations, calls(d.exact.windows), x.op.Input("x")); err != nil {
 			return err
 		}
 	}

@@ -70,7 +70,7 @@ type stored struct {
 	signal   float64 // squares of the checkpoint's values
 }
 
-// The outputs of a quantized weight, in their order in the file.
+// The parts of a quantized weight, in their order in the file.
 const (
 	packedOutput = iota
 	scalesOutput
@@ -78,7 +78,7 @@ const (
 	outputs
 )
 
-// footer is the size of the sums of squares, which stand behind the outputs.
+// footer is the size in bytes of noise and signal, which end the file.
 const footer = 16
 
 // rowBytes returns the size of a row of an output.

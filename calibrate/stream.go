@@ -10,7 +10,7 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// call is one call of the module's entry: what it has on the shelf.
+// call is one call of the module's entry, with its values that later segments read.
 type call struct {
 	tokens, position int
 	items            map[*ir.Value]*item
@@ -25,9 +25,9 @@ type window struct {
 // stream computes a module over windows of tokens. A window that is longer than the module's longest call takes
 // several calls.
 type stream struct {
-	module  *ir.Module
-	shelf   *shelf
-	windows []*window
+	module      *ir.Module
+	activations *activations
+	windows     []*window
 	// quantized says that the stream computes with the quantized weights.
 	quantized bool
 }
@@ -46,8 +46,8 @@ func callShapes(m *ir.Module, n int) (out []shape) {
 }
 
 // newStream returns a stream over windows, none of them empty.
-func newStream(m *ir.Module, shelf *shelf, windows [][]int, quantized bool) (*stream, error) {
-	s := &stream{module: m, shelf: shelf, quantized: quantized}
+func newStream(m *ir.Module, a *activations, windows [][]int, quantized bool) (*stream, error) {
+	s := &stream{module: m, activations: a, quantized: quantized}
 	for _, ids := range windows {
 		w := &window{buffers: map[*ir.Buffer]*eval.Tensor{}}
 		for _, part := range callShapes(m, len(ids)) {
@@ -58,7 +58,7 @@ func newStream(m *ir.Module, shelf *shelf, windows [][]int, quantized bool) (*st
 			c := &call{part.tokens, part.position, map[*ir.Value]*item{}}
 			for i, t := range []*eval.Tensor{eval.Ints(ir.I64, []int{1, part.tokens}, tokens),
 				eval.Ints(ir.I64, []int{part.tokens}, positions)} {
-				x, err := shelf.put(m.Entry.Params[i], eval.Value{Tensor: t})
+				x, err := a.put(m.Entry.Params[i], eval.Value{Tensor: t})
 				if err != nil {
 					return nil, err
 				}
@@ -79,9 +79,9 @@ func calls(windows []*window) (out []*call) {
 	return out
 }
 
-// copyOf returns a stream that goes on with what some windows have on the shelf, with buffers of its own.
+// copyOf returns a stream that goes on from the values that some windows have here, with buffers of its own.
 func (s *stream) copyOf(windows []*window, l *ledger) *stream {
-	out := &stream{module: s.module, shelf: s.shelf, quantized: s.quantized}
+	out := &stream{module: s.module, activations: s.activations, quantized: s.quantized}
 	for _, w := range windows {
 		n := &window{buffers: map[*ir.Buffer]*eval.Tensor{}}
 		for b, t := range w.buffers {
@@ -91,7 +91,7 @@ func (s *stream) copyOf(windows []*window, l *ledger) *stream {
 		for _, c := range w.calls {
 			items := maps.Clone(c.items)
 			for v, x := range items {
-				items[v] = s.shelf.share(x)
+				items[v] = s.activations.share(x)
 			}
 			n.calls = append(n.calls, &call{c.tokens, c.position, items})
 		}
@@ -105,7 +105,7 @@ func (s *stream) drop(values []*ir.Value) {
 	for _, c := range calls(s.windows) {
 		for _, v := range values {
 			if x := c.items[v]; x != nil {
-				s.shelf.drop(x)
+				s.activations.drop(x)
 				delete(c.items, v)
 			}
 		}
@@ -114,15 +114,15 @@ func (s *stream) drop(values []*ir.Value) {
 
 // table is a value of several calls as one matrix, whose columns are the value's last dim.
 type table struct {
-	shelf      *shelf
-	items      []*item
-	starts     []int // by item, the number of its first row
-	rows, cols int
+	activations *activations
+	items       []*item
+	starts      []int // by item, the number of its first row
+	rows, cols  int
 }
 
 // newTable returns the table of a value of floats.
-func newTable(s *shelf, calls []*call, v *ir.Value) (*table, error) {
-	t := &table{shelf: s}
+func newTable(s *activations, calls []*call, v *ir.Value) (*table, error) {
+	t := &table{activations: s}
 	for _, c := range calls {
 		x := c.items[v]
 		if x == nil || x.value.Tensor == nil || !x.value.Tensor.DType.IsFloat() || len(x.value.Tensor.Shape) == 0 {
@@ -144,7 +144,7 @@ func (t *table) read(dst []float32, first, n int) error {
 			end = t.starts[at+1]
 		}
 		count := min(n, end-first)
-		if err := t.shelf.read(t.items[at], dst[:count*t.cols], (first-t.starts[at])*t.cols); err != nil {
+		if err := t.activations.read(t.items[at], dst[:count*t.cols], (first-t.starts[at])*t.cols); err != nil {
 			return err
 		}
 		dst, first, n = dst[count*t.cols:], first+count, n-count
@@ -197,7 +197,7 @@ func (f *frame) close() {
 }
 
 // run executes the operations of a segment for one call. given are the results of the site. What later segments use
-// goes to the shelf, except in the last segment, whose result run leaves in the frame.
+// is kept in activations, except in the last segment, whose result run leaves in the frame.
 func (f *frame) run(g *segment, given map[*ir.Value]eval.Value, k *constants, last bool) error {
 	for v, x := range given {
 		f.set(v, x, 0)
@@ -207,7 +207,7 @@ func (f *frame) run(g *segment, given map[*ir.Value]eval.Value, k *constants, la
 		if x == nil {
 			return fmt.Errorf("a value is used where no operation that ran has defined it")
 		}
-		value, n, err := f.stream.shelf.get(x)
+		value, n, err := f.stream.activations.get(x)
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (f *frame) run(g *segment, given map[*ir.Value]eval.Value, k *constants, la
 		return nil
 	}
 	for _, v := range g.keeps {
-		x, err := f.stream.shelf.put(v, f.values[v])
+		x, err := f.stream.activations.put(v, f.values[v])
 		if err != nil {
 			return err
 		}

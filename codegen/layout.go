@@ -21,28 +21,28 @@ const (
 // segment is a piece of the file after the program.
 type segment struct {
 	offset, size int64
-	bytes        []byte  // known at layout time
-	data         ir.Data // streamed
-	record       *Record // its bytes are known but for its fields
-	hashes       []int   // offsets of the fields of the record that are its SHA-256
+	bytes        []byte  // the content, where the layout knows it
+	data         ir.Data // the content, where it is computed while the file is written: a weight
+	record       *Record // the content, where it is the build record
+	hashes       []int   // offsets of the record's fields that hold the SHA-256 of this segment
 }
 
 // extent is a range of the file.
 type extent struct{ offset, size int64 }
 
-// Layout is where everything of a file lies.
+// Layout says where in a file everything lies: the offset and size of program and segments.
 type Layout struct {
 	// Program is the FlatBuffer with its headers, at the start of the file.
 	Program []byte
-	// Base is the offset that segments count from.
+	// Base is the offset of the first segment; the program gives offsets of segments relative to it.
 	Base int64
 	// Size is the size of the file.
 	Size     int64
 	segments []*segment
-	graphs   int // segments of delegate graphs, after the constant segment
+	graphs   int // the number of segments with delegate graphs, which come first after the constant segment
 }
 
-// Plan lays a file out: every offset follows from shapes, nothing is read.
+// Plan computes the layout of a file. Every offset follows from shapes, so no weight is read.
 func Plan(f File) (*Layout, error) {
 	b := layoutBuilder{Layout: &Layout{}, keys: map[string]int{}, program: &program.ProgramT{
 		ConstantBuffer:      []*program.BufferT{},

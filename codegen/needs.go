@@ -9,12 +9,12 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// Sized is a computation of a weight's bytes that knows how much memory it needs. Of any other computation each worker
-// is reckoned to need pieceSize bytes.
+// Sized is a computation of a weight's bytes that knows how much memory it needs. For any other computation Memory
+// counts pieceSize bytes for each worker.
 type Sized interface {
 	// WorkerBytes returns the memory that each worker needs.
 	WorkerBytes() int64
-	// SharedBytes is what the workers share while they are at the computation.
+	// SharedBytes returns the memory that all workers of the computation share.
 	SharedBytes() int64
 }
 
@@ -38,21 +38,21 @@ func (m Memory) Jobs(limit int64, most int) int {
 }
 
 const (
-	// processBytes is what the process has before it compiles: code, runtime, stacks.
+	// processBytes is the memory of the process before it compiles: code, runtime, stacks.
 	processBytes = 64 << 20
-	// garbage is the factor by which large short-lived memory exceeds its size, since it is collected later.
+	// garbage is the factor for large short-lived memory: it is freed some time after it was used last.
 	garbage = 2
-	// copies is how often the parts of a file that are held in memory are there: built, encoded, and as garbage.
+	// copies is the number of times that the program and the record are in memory: built, encoded, and as garbage.
 	copies = 4
 	// hashBytes is the memory for computing a field of the record.
 	hashBytes = 1 << 20
 )
 
-// Memory estimates what writing takes.
+// Memory estimates the memory for writing the file.
 func (l *Layout) Memory() Memory {
 	held := int64(len(l.Program))
 	piece, worker := int64(0), int64(0)
-	var shared [2]int64 // the largest: while some workers end one computation, others begin the next
+	var shared [2]int64 // the two largest: while some workers end one computation, others begin the next
 	seen := map[string]bool{}
 	for _, s := range l.segments {
 		switch {
@@ -96,9 +96,9 @@ func (l *Layout) Disk(path string) (needed, free int64) {
 	return l.Size, free
 }
 
-// Work is the work of writing a file, for the processor and for the disk.
+// Work is an estimate of the work of writing a file, for the processor and for the disk.
 type Work struct {
-	// Read and Written are bytes. What is read for the record too counts once.
+	// Read and Written are bytes. What is read twice, for the weights and for the record, counts once.
 	Read, Written int64
 	// Computing is the time that one worker would take for the computations and the record, scaled up from
 	// Sampled bytes of the file that have been computed to find out.

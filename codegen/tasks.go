@@ -12,7 +12,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// pieceSize is how much of a weight a worker holds at a time. Tests set it.
+// pieceSize is the number of bytes of a weight that a worker copies at a time. Tests set it.
 var pieceSize = int64(4 << 20)
 
 // task is a unit of work of a worker: it writes a part of the file. The list of all tasks depends on the layout alone.
@@ -20,12 +20,12 @@ var pieceSize = int64(4 << 20)
 type task struct {
 	id    int
 	group *group
-	field bool     // of the record
+	field bool     // the task computes a field of the record
 	after bool     // it runs when all other tasks of its group are done
-	size  int64    // what it takes, relative to its like: bytes that it writes, or reads for a field of the record
+	size  int64    // its work: bytes that it writes or, for a field of the record, reads
 	reads []string // provenances of the data that it reads
 	run   func(ctx context.Context, w *worker) error
-	skip  func() // called instead where an earlier export has done it; nil: nothing is to be done then
+	skip  func() // is called instead of run where an interrupted export has done the task already; nil for nothing
 }
 
 // group is tasks that write into the same ranges of the file.
@@ -39,7 +39,7 @@ func (g *group) size() (n int64) {
 	return n
 }
 
-// worker is where tasks write to, and what a worker keeps from task to task.
+// worker is what a worker has for its tasks: the output that they write to, and a buffer that they reuse.
 type worker struct {
 	out    *output
 	buffer []byte
@@ -210,19 +210,20 @@ func spread(a, b []task) []task {
 	return merged
 }
 
-// production is a computation with those of its outputs that are in the file.
+// production is the writing of the outputs of one computation, such as the codes, scales and biases of a weight that is
+// quantized. targets are the segments of those outputs that are in the file.
 type production struct {
 	computation ir.Computation
 	targets     map[int]*target
 	group       *group
 	blocks      int64
-	ended       atomic.Int64 // tasks
+	ended       atomic.Int64 // tasks that have ended
 }
 
 type target struct {
 	*segment
 	running *running
-	got     atomic.Int64 // bytes
+	got     atomic.Int64 // bytes that were written
 }
 
 // tasks returns the blocks of a computation that has blocks, else a single task. size is the size of the present

@@ -26,7 +26,7 @@ func Write(ctx context.Context, path string, f File) error {
 // image is a file to write: the whole program, or a part of it.
 type image struct {
 	size  int64
-	key   string // what the tasks write is a function of it, and of the identity of the file
+	key   string // with the identity of the file it determines what the tasks write: see --resume
 	tasks []task
 	// at is where in the image a byte of the program lies; nil: at the same place.
 	at func(offset int64) int64
@@ -58,10 +58,10 @@ func write(ctx context.Context, path string, f File, i image) (err error) {
 	return out.commit()
 }
 
-// InterruptedError is the end of writing by its context.
+// InterruptedError says that writing ended early because its context did, as by Ctrl-C.
 type InterruptedError struct {
 	Path string
-	Kept bool // what has been written is kept for the next time
+	Kept bool // what was written is kept, and a call with File.Resume goes on from it
 	err  error
 }
 

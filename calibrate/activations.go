@@ -13,10 +13,10 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// shelf holds the values that later segments of a module read, for all calls, from the segment that defines a value to
-// the last that reads it. It holds floats as they are and integers in their dtype. Values of onDisk lie in files, one
-// for each value.
-type shelf struct {
+// activations holds the values that one segment of a module defines and later ones read, for all calls: from the
+// segment that defines a value to the last that reads it. Floats are kept in float32, integers in their dtype. The
+// values of onDisk lie in files, one for each value; the others lie in memory.
+type activations struct {
 	dir    string
 	ledger *ledger
 	onDisk map[*ir.Value]bool
@@ -26,7 +26,7 @@ type shelf struct {
 	count int // of files so far
 }
 
-// valueFile is the file of a value on disk. Calls add to its end.
+// valueFile is the file of a value on disk. Each call appends its own.
 type valueFile struct {
 	*os.File
 	size int64
@@ -35,9 +35,9 @@ type valueFile struct {
 // valuesPattern matches the files of values in the directory of a calibration.
 const valuesPattern = "*.values"
 
-// newShelf returns an empty shelf. It deletes files that a run that was killed has left in dir.
-func newShelf(dir string, l *ledger, onDisk map[*ir.Value]bool) (*shelf, error) {
-	s := &shelf{dir: dir, ledger: l, onDisk: onDisk, files: map[*ir.Value]*valueFile{}}
+// newActivations returns a store without values. It deletes the files that a killed run has left in dir.
+func newActivations(dir string, l *ledger, onDisk map[*ir.Value]bool) (*activations, error) {
+	s := &activations{dir: dir, ledger: l, onDisk: onDisk, files: map[*ir.Value]*valueFile{}}
 	if dir == "" {
 		return s, nil
 	}
@@ -53,14 +53,14 @@ func newShelf(dir string, l *ledger, onDisk map[*ir.Value]bool) (*shelf, error) 
 	return s, nil
 }
 
-// item is a value of one call on the shelf. It never changes; several calls may share one.
+// item is a value of one call. It never changes; several calls may share one.
 type item struct {
 	value  eval.Value // an int, or the dtype and shape of a tensor
 	floats []float32  // in memory
 	packed []byte     // integers in memory, in their dtype
 	file   *valueFile // nil: in memory
 	at     int64      // position in the file
-	refs   int        // calls that share the item, guarded by shelf.mu
+	refs   int        // calls that share the item, guarded by activations.mu
 }
 
 // bytes returns the memory that the item takes.
@@ -75,8 +75,8 @@ func (x *item) length() int {
 	return n
 }
 
-// put copies a value to the shelf. v is the value's definition.
-func (s *shelf) put(v *ir.Value, value eval.Value) (*item, error) {
+// put stores a copy of the value that v has in a call.
+func (s *activations) put(v *ir.Value, value eval.Value) (*item, error) {
 	x := &item{value: value, refs: 1}
 	t := value.Tensor
 	if t == nil {
@@ -99,7 +99,7 @@ func (s *shelf) put(v *ir.Value, value eval.Value) (*item, error) {
 const diskBlock = 1 << 16
 
 // write puts the elements of t at the end of the file of v.
-func (s *shelf) write(x *item, v *ir.Value, t *eval.Tensor) error {
+func (s *activations) write(x *item, v *ir.Value, t *eval.Tensor) error {
 	size := int64(t.Len() * t.DType.Size())
 	if t.F != nil {
 		size = floatBytes(len(t.F))
@@ -127,7 +127,7 @@ func (s *shelf) write(x *item, v *ir.Value, t *eval.Tensor) error {
 }
 
 // reserve finds room for size bytes in the file of v, which it creates if there is none.
-func (s *shelf) reserve(x *item, v *ir.Value, size int64) error {
+func (s *activations) reserve(x *item, v *ir.Value, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.files[v]
@@ -146,7 +146,7 @@ func (s *shelf) reserve(x *item, v *ir.Value, size int64) error {
 }
 
 // get returns the value of an item, and the bytes of memory that were allocated for it.
-func (s *shelf) get(x *item) (eval.Value, int64, error) {
+func (s *activations) get(x *item) (eval.Value, int64, error) {
 	t := x.value.Tensor
 	switch {
 	case t == nil:
@@ -170,7 +170,7 @@ func (s *shelf) get(x *item) (eval.Value, int64, error) {
 }
 
 // read sets dst to elements of a tensor of floats, from number first on.
-func (s *shelf) read(x *item, dst []float32, first int) error {
+func (s *activations) read(x *item, dst []float32, first int) error {
 	if x.file == nil {
 		copy(dst, x.floats[first:])
 		return nil
@@ -191,7 +191,7 @@ func (s *shelf) read(x *item, dst []float32, first int) error {
 }
 
 // share counts one more call that has the item.
-func (s *shelf) share(x *item) *item {
+func (s *activations) share(x *item) *item {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.refs++
@@ -199,7 +199,7 @@ func (s *shelf) share(x *item) *item {
 }
 
 // drop forgets an item of one call.
-func (s *shelf) drop(x *item) {
+func (s *activations) drop(x *item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x.refs--; x.refs == 0 {
@@ -208,7 +208,7 @@ func (s *shelf) drop(x *item) {
 }
 
 // remove deletes the file of a value that no call has any more.
-func (s *shelf) remove(v *ir.Value) error {
+func (s *activations) remove(v *ir.Value) error {
 	f := s.files[v]
 	if f == nil {
 		return nil
@@ -218,7 +218,7 @@ func (s *shelf) remove(v *ir.Value) error {
 }
 
 // close deletes all files that are left.
-func (s *shelf) close() error {
+func (s *activations) close() error {
 	var errs []error
 	for v := range s.files {
 		errs = append(errs, s.remove(v))
