@@ -89,7 +89,7 @@ const alignment = 32
 
 func pad(n uint64) uint64 { return (n + alignment - 1) / alignment * alignment }
 
-// write writes the file: first under another name, which it then renames to path.
+// write writes the model as a GGUF file. The file has another name until it is whole, and is then renamed to path.
 func (g *gguf) write(path string) error {
 	f, err := os.Create(path + ".part")
 	if err != nil {

@@ -33,6 +33,33 @@ func TestDocumentsNameWhatIsThere(t *testing.T) {
 	}
 }
 
+// groupRows are the rows of a table whose first cell is a package; groupFiles the files that a row names without a folder.
+var (
+	groupRows  = regexp.MustCompile("(?m)^\\| `([a-z/]+)` \\| (.*) \\|$")
+	groupFiles = regexp.MustCompile("`([A-Za-z0-9_*]+\\.[a-z]+)`")
+)
+
+// TestGroupsNameFilesOfTheirPackage: the files that a row of the table of groups names are in the package of the row.
+func TestGroupsNameFilesOfTheirPackage(t *testing.T) {
+	root := filepath.Join("..", "..")
+	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	require.NoError(t, err)
+	_, groups, found := strings.Cut(string(text), "## Files of the large packages")
+	require.True(t, found)
+	groups, _, found = strings.Cut(groups, "## Index")
+	require.True(t, found)
+	checked := 0
+	for _, row := range groupRows.FindAllStringSubmatch(groups, -1) {
+		for _, m := range groupFiles.FindAllStringSubmatch(row[2], -1) {
+			there, err := filepath.Glob(filepath.Join(root, row[1], strings.ReplaceAll(m[1], "NAME", "*")))
+			require.NoError(t, err, "%s: %s", row[1], m[1])
+			require.NotEmpty(t, there, "docs/architecture.md names %s, which is not in %s", m[1], row[1])
+			checked++
+		}
+	}
+	require.Greater(t, checked, 80, "files in groups")
+}
+
 // TestArchitectureNamesEveryPackage: whoever looks for a behaviour finds its package in the index. A package counts as
 // named by a path in it, or by a folder above it that the index names as a whole. Generated code, helpers of tests and
 // programs that write code or make releases are left out.
