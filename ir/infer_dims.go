@@ -16,7 +16,7 @@ const (
 
 func tooLarge(e *Expr) bool { return len(e.key) > maxExprKey || len(e.terms) > maxExprTerms }
 
-// limit replaces what is too large in the type of result number i by fresh symbols.
+// limit replaces expressions that are too large, in the type t of result number i, by fresh symbols.
 func (c *Inference) limit(i int, t Type) Type {
 	if t.Kind == IntKind {
 		if tooLarge(t.Int) {
@@ -79,7 +79,7 @@ func unify(a, b *Expr) (*Expr, bool) {
 	return a, true
 }
 
-// agree is unify with an error that says what the dims are.
+// agree is unify with an error, which begins with what.
 func agree(what string, a, b *Expr) (*Expr, error) {
 	d, ok := unify(a, b)
 	if !ok {

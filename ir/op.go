@@ -39,15 +39,15 @@ func Float(v float64) Arg { return Arg{Kind: FloatArg, Float: v} }
 // of a region, or a constant. Exactly one of Def, Param, Region and Constant tells which.
 type Value struct {
 	Type Type
-	// Def is the operation that the value is result number Index of.
+	// Def is the operation whose result the value is; nil for other values.
 	Def *Op
-	// Index is the number among the results, parameters or region arguments.
+	// Index is the value's number among the results of Def, the parameters, or the arguments of Region.
 	Index int
-	// Param is the name of a parameter of the entry function.
+	// Param is the parameter's name, for a parameter of the entry function; "" for other values.
 	Param string
-	// Region is the region that the value is an argument of.
+	// Region is the region whose argument the value is; nil for other values.
 	Region *Region
-	// Constant is the constant that the value stands for.
+	// Constant is the constant whose value this is; nil for other values.
 	Constant *Constant
 }
 

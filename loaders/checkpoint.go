@@ -30,7 +30,7 @@ type Checkpoint struct {
 	sources  []Source
 	skipped  map[string]int
 	list     []builder.Tensor           // all tensors
-	sourceOf func(name string) []Source // the tensors of the files that one of list is made of
+	sourceOf func(name string) []Source // the stored tensors that a tensor of list is made of
 	// multipliers says that norms are stored as the factors that they multiply by ([builder.Tensors]).
 	multipliers bool
 	draft       string // kind of the draft, "" for none

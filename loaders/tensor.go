@@ -22,7 +22,7 @@ var dtypes = map[safetensors.DType]ir.DType{
 // source is the data of a tensor of a checkpoint.
 type source struct {
 	io.ReaderAt
-	name  string // with the prefix of a file beside the checkpoint
+	name  string // in its file; for a file beside the checkpoint, as of a draft, with a prefix
 	dtype ir.DType
 	shape []int64
 }

@@ -171,12 +171,12 @@ func copyStaleLoads(r *ir.Region) {
 
 // staleLoads finds the loads whose values are used after a later write of their buffer.
 type staleLoads struct {
-	version map[*ir.Buffer]int // of the content of a buffer, at the place that the walk has reached
-	loaded  map[*ir.Value]int  // the version that a load has read
-	stale   map[*ir.Value]bool
+	version map[*ir.Buffer]int // how often a buffer was written before the operation that the walk has reached
+	loaded  map[*ir.Value]int  // for the result of a load, the version that it has read
+	stale   map[*ir.Value]bool // the results of loads that are used after a later write
 }
 
-// use notes a use of v at the place that the walk has reached.
+// use notes that the operation which the walk has reached uses v.
 func (w *staleLoads) use(v *ir.Value) {
 	if at, is := w.loaded[v]; is && at != w.version[v.Def.Buffer] {
 		w.stale[v] = true

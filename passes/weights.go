@@ -93,12 +93,12 @@ type weightQuantizer struct {
 	recipe      Recipe
 	report      *Report
 	calibration Calibration
-	main        map[*ir.Constant]bool // what the main method uses
+	main        map[*ir.Constant]bool // the constants that the main method uses
 	done        map[weightUse]*quantizedConstant
-	kept        map[*ir.Constant]bool // those in the report that stay as they are
+	kept        map[*ir.Constant]bool // the weights that stay as they are and are in the report already
 }
 
-// weight gives the quantized form of a weight, or nil where it stays as it is.
+// weight returns the quantized form of a weight, or nil where the weight stays as it is.
 func (q *weightQuantizer) weight(b *ir.Builder, kind WeightKind, w *ir.Value) *ir.Value {
 	if stored := storedIn(w); kind == LinearWeight && stored != nil && !q.main[stored] {
 		kind = DraftWeight

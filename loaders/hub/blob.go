@@ -21,14 +21,14 @@ import (
 
 // remote is a file of the hub.
 type remote struct {
-	name string // in the repository
-	hash string // by which the hub names the content: a SHA-256, or git's SHA-1 of a blob
+	name string // the path in the repository
+	hash string // the hub's name for the content: its SHA-256, or git's SHA-1 of a blob
 	size int64
 }
 
 var plainHash = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// describe asks for hash and size of a file.
+// describe asks the hub for the hash and the size of a file.
 func (c *client) describe(ctx context.Context, r Repo, commit, name string) (remote, error) {
 	f := remote{name: name}
 	what := r.Name + "/" + name
@@ -283,7 +283,8 @@ func (p *partial) copy(cancel context.CancelCauseFunc, body io.Reader) error {
 	}
 }
 
-// errSlow is a download that would take for ever; its bytes count as no progress.
+// errSlow says that a download is so slow that it would take for ever. An attempt that ends with it counts as one that
+// brought no byte.
 var errSlow = fmt.Errorf("less than %d KiB in %s", leastBytes>>10, idleTimeout)
 
 var errIdle = fmt.Errorf("no byte for %s", idleTimeout)

@@ -15,13 +15,13 @@ import (
 
 // Bounds of retries.
 const (
-	maxAttempts = 5                // without a new byte
-	maxFailures = 100              // of one file, with new bytes between them
-	maxWait     = 2 * time.Minute  // that a server may ask for
-	idleTimeout = 60 * time.Second // without a byte
-	leastBytes  = 64 << 10         // of a file in any idleTimeout, but the last
-	maxAnswer   = 64 << 20         // bytes of an answer that is no file
-	maxHops     = 10
+	maxAttempts = 5                // attempts in a row that bring no new byte
+	maxFailures = 100              // failed attempts for one file in all
+	maxWait     = 2 * time.Minute  // the longest pause that a server may ask for
+	idleTimeout = 60 * time.Second // the longest time without a byte
+	leastBytes  = 64 << 10         // bytes of a file that must come in each idleTimeout but the last
+	maxAnswer   = 64 << 20         // bytes of an answer that is not a file
+	maxHops     = 10               // redirects that are followed
 )
 
 // client makes requests to one hub.
@@ -137,7 +137,7 @@ func retryable(err error) bool {
 	return !errors.As(err, &permanent)
 }
 
-// permanentError is one that a retry does not mend.
+// permanentError is an error after which another attempt would fail, too.
 type permanentError struct{ error }
 
 func (e *permanentError) Unwrap() error { return e.error }
@@ -146,7 +146,7 @@ func permanentf(format string, args ...any) error {
 	return &permanentError{fmt.Errorf(format, args...)}
 }
 
-// checkStatus makes an error of an answer that is none of the wanted ones.
+// checkStatus returns an error for an answer whose status is not one of those wanted.
 func checkStatus(what string, r *http.Response, wanted ...int) error {
 	for _, w := range wanted {
 		if r.StatusCode == w {
@@ -231,7 +231,7 @@ func (c *client) retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// get reads an answer that is no file.
+// get asks for something that is not a file of a repository, such as a list of files, and returns the answer.
 func (c *client) get(ctx context.Context, what, address string) (body []byte, err error) {
 	err = c.retry(ctx, func() error {
 		ctx, cancel := context.WithTimeout(ctx, 2*idleTimeout)

@@ -220,10 +220,10 @@ func groupedHeads(keyHeads, valueHeads int) []int {
 	return order
 }
 
-// undo takes back what the converter does.
+// undo brings tensors back to the order that they had before llama.cpp's converter.
 type undo struct {
-	heads       []int // [groupedHeads]; nil where the order is the authors'
-	qkRows      int   // rows of in_proj_qkv and channels of the convolution in front of those of values
+	heads       []int // what groupedHeads returns; nil where the file has the authors' order
+	qkRows      int   // the number of rows of in_proj_qkv, and of channels of the convolution, before those of values
 	superblocks bool
 }
 

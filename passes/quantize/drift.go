@@ -7,9 +7,9 @@ import "github.com/etc-ml/etc/ir/numeric/dot"
 type Drift struct {
 	cols, rows int
 	sums       dot.Matrix // [cols, cols], transposed: row j has the sums for x[j]
-	squares    []float64  // of x' - x, by column
-	turned     []float32  // scratch of Add, and
-	away       []float32
+	squares    []float64  // for each column, the sum of the squares of x' - x
+	turned     []float32  // scratch of Add: the inputs x, transposed
+	away       []float32  // scratch of Add: x' - x, transposed
 }
 
 // NewDrift makes the drift of no inputs of cols numbers.
@@ -23,7 +23,7 @@ func (d *Drift) Add(exact, x []float32, rows int, each Each) {
 	d.rows += rows
 	for rows > 0 {
 		n := min(rows, MomentRows)
-		stride := (n + 7) &^ 7 // zeros behind the last input add nothing
+		stride := (n + 7) &^ 7 // zeros after the last input add nothing
 		d.turned, d.away = resized(d.turned, d.cols*stride), resized(d.away, d.cols*stride)
 		blocks := (d.cols + momentCols - 1) / momentCols
 		each(blocks, func(b int) {
@@ -49,7 +49,7 @@ func (d *Drift) Add(exact, x []float32, rows int, each Each) {
 	}
 }
 
-// driftSample bounds the columns that tell how much of a drift can be predicted.
+// driftSample is the largest number of columns from which it is estimated how much of a drift can be predicted.
 const driftSample = 64
 
 // Follow has the solver, of a method with error feedback, choose weights whose outputs for x are near those of the

@@ -42,7 +42,7 @@ func (s *Search) Observe(w []float32, rows, cols int, scheme Scheme, fits []Fit)
 	return s.observe(w, cols, scheme, fits)
 }
 
-// Merge takes into account all that o has observed.
+// Merge adds the blocks that o has observed to those that s has observed.
 func (s *Search) Merge(o *Search) {
 	for i, c := range o.change {
 		s.change[i] = max(s.change[i], c)

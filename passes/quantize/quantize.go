@@ -119,7 +119,7 @@ type quantizer struct {
 	Scheme
 	group     int
 	quotients []float32 // scratch of one group
-	fits      []Fit     // of every group after a Search over them; nil: none
+	fits      []Fit     // the fit of each group that a Search has found; nil: there was none
 	search    bestSearch
 }
 

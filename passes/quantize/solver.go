@@ -21,11 +21,11 @@ func (m Method) damping() float32 {
 type Solver struct {
 	scheme     Scheme
 	cols       int
-	moments    dot.Matrix // damped; of Learned
+	moments    dot.Matrix // the damped moments; for Learned alone
 	importance []float32  // the diagonal of the damped moments
-	factor     dot.Matrix // see the function factor; of methods with error feedback
-	drift      dot.Matrix // the sums of what the solver follows, and
-	followed   float32    // the share of it; 0: none
+	factor     dot.Matrix // their decomposition, by the function factor; for methods with error feedback
+	drift      dot.Matrix // the sums of the drift that Follow was given
+	followed   float32    // the part of the drift that is taken into account; 0: none
 }
 
 // NewSolver prepares the method of s, which must be one that is calibrated, for inputs with the moments m, which it
@@ -118,15 +118,15 @@ func (v *Solver) Quantize(dst *Result, w []float32, rows int) error {
 	return nil
 }
 
-// solverTile is some rows while they are quantized.
+// solverTile holds some rows of a matrix while they are quantized.
 type solverTile struct {
 	*Solver
 	search         quantizer
 	rows           int
 	levels         float32
-	w              dot.Matrix // what is quantized
-	followed       []float32  // its memory where that is not what was given
-	change         dot.Matrix // what is stored, less that
+	w              dot.Matrix // the weights that are quantized: those given, or what Follow makes of them
+	followed       []float32  // the memory of w in the second case
+	change         dot.Matrix // the quantized weights minus w
 	part           dot.Matrix // products of a group's columns
 	codes          []uint8
 	slopes         []float32 // scratch of walks

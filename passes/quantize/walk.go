@@ -47,12 +47,13 @@ func (t *solverTile) walk() {
 
 // walker is a walk over codes of a row.
 type walker struct {
-	slope []float32 // half the derivative of the squared error by the stored weight
-	scale []float32 // of the weight's group
-	own   []float32 // half of what a step of the code would add to the squared error were the slope 0
-	codes []float32
+	// Each has an element for every code of the row.
+	slope []float32 // half the derivative of the squared error by the quantized weight
+	scale []float32 // the scale of the weight's group
+	own   []float32 // half of what a step of the code adds to the squared error where the slope is 0
+	codes []float32 // the codes now
 	best  []float32 // the codes with the least error so far
-	until []int     // the move from which on the code may move again
+	until []int     // the number of the move from which on the code may move again
 }
 
 // start prepares a walk from codes, in groups of size with the given scales. own are the moments of the codes' columns.

@@ -170,7 +170,7 @@ func (b *bench) fill(ctx context.Context, depth int) error {
 	return err
 }
 
-// begin brings back the context that measurements begin with.
+// begin brings the session to the state before a measurement: empty, or with the context of Options.Depth tokens.
 func (b *bench) begin() error {
 	if b.filled == nil {
 		return b.session.Reset()

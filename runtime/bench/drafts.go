@@ -48,21 +48,21 @@ type DraftRow struct {
 	Draft  float64 `json:"draft_seconds"`
 	Verify float64 `json:"verify_seconds"`
 	Plain  float64 `json:"plain_seconds"`
-	// Ratio is the time of the round over that of a call with one row.
+	// Ratio is the time of a round of drafting and verifying, divided by the time of a call with one row.
 	Ratio float64 `json:"ratio"`
-	// Curve is the speed by acceptance.
+	// Curve is the speed at several acceptances, see DraftSpeed.
 	Curve []DraftSpeed `json:"curve"`
 }
 
-// DraftSpeed is the speed where each draft is right with a chance if all before it are.
+// DraftSpeed is the speed at an acceptance: the chance that a draft is right if all drafts of the round before it are.
 type DraftSpeed struct {
 	Acceptance      float64 `json:"acceptance"`
 	TokensPerSecond float64 `json:"tokens_per_second"`
-	// Gain is how many times as fast as without drafts that is.
+	// Gain is TokensPerSecond divided by the speed without drafts.
 	Gain float64 `json:"gain"`
 }
 
-// acceptances of the curve: a grid, and what was published for code, facts and prose.
+// acceptances returns the acceptances of the curve: 0 to 1 in steps of 0.05, and those of Published.
 func acceptances() (out []float64) {
 	for i := range 21 {
 		out = append(out, float64(i)/20)
@@ -75,7 +75,7 @@ func acceptances() (out []float64) {
 // Published are acceptances that were published for a model of 27B with one draft: of code, facts and prose.
 var Published = []float64{0.91, 0.61, 0.49}
 
-// Break returns the acceptance from which on the round is faster than none; above 1 where it never is.
+// Break returns the acceptance above which drafting is faster than not drafting; more than 1 where it never is.
 func (r DraftRow) Break() float64 {
 	for i := range 1001 {
 		if a := float64(i) / 1000; expected(a, r.Drafts) >= r.Ratio {

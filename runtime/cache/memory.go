@@ -14,10 +14,10 @@ type Memory struct {
 // pool counts the holders of each unit. A unit is idle when nobody but the prefix tree holds it.
 type pool struct {
 	bytes int64
-	limit int     // most units, by the budget or by the caller
-	refs  []int32 // holders of each unit, the tree included; 0: free
-	held  []int32 // how many of them are entries of the tree
-	free  []int32 // free numbers below len(refs), used last in, first out
+	limit int     // the largest number of units, by the budget or by the caller
+	refs  []int32 // for each unit, how many hold it, the tree included; 0: free
+	held  []int32 // for each unit, how many of these are entries of the tree
+	free  []int32 // the numbers of free units below len(refs); the last one is used first
 	inUse int
 	idle  int
 }

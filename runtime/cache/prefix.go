@@ -17,10 +17,10 @@ type Prefix struct {
 	limit int64 // bytes that the tree may hold beyond what sequences use
 	tier  Tier
 	root  *node
-	nodes *list.List // of *node, the latest used in front; a parent is in front of its children
-	marks *list.List // of *node with a checkpoint, the latest used in front; not those of spare
-	spare *list.List // of *node with a spare checkpoint, the latest stored in front
-	most  int        // spare checkpoints, at most
+	nodes *list.List // all *node, the latest used first; a parent is before its children
+	marks *list.List // each *node with a checkpoint that is not spare, the latest used first
+	spare *list.List // each *node with a spare checkpoint (see InsertSpare), the latest stored first
+	most  int        // the largest number of spare checkpoints
 }
 
 type node struct {

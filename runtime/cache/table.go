@@ -39,9 +39,9 @@ type Table struct {
 	pos    int
 	blocks []int32
 	rings  []Span
-	states []State // ascending positions; between calls only that at pos
-	rows   int     // rows of the last call that still can be rolled back
-	inCall int     // rows of the call that Begin made room for, 0 outside of a call
+	states []State // by ascending position; between calls there is only the one at pos
+	rows   int     // the number of rows of the last call that can still be rolled back
+	inCall int     // the number of rows that Begin made room for; 0 outside of a call
 	closed bool
 }
 
