@@ -112,7 +112,7 @@ func (a *Adjustment) Row(logits []float32, r int) error {
 				continue
 			}
 			if id >= int64(len(logits)) || seen[id] {
-				return fmt.Errorf("id %d of the list: it is there twice or outside of the vocabulary of %d", id,
+				return fmt.Errorf("ids: row %d has id %d twice, or it is not in the vocabulary of %d", r, id,
 					len(logits))
 			}
 			seen[id] = true

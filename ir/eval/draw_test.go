@@ -147,9 +147,9 @@ func TestAdjustLogits(t *testing.T) {
 			}
 		}
 	}
-	requireError(t, "it is there twice or outside", "adjust_logits", nil, logits,
+	requireError(t, "ids: row 0 has id", "adjust_logits", nil, logits,
 		Ints(ir.I64, []int{2, 2}, []int64{1, 1, 0, 0}), bias)
-	requireError(t, "it is there twice or outside", "adjust_logits", nil, logits,
+	requireError(t, "ids: row 0 has id", "adjust_logits", nil, logits,
 		Ints(ir.I64, []int{2, 2}, []int64{1, 4, 0, 0}), bias)
 	requireError(t, "mask_row is 2 of 2 masks", "adjust_logits", nil, logits, nil, nil, nil, nil, nil,
 		mask, list(ir.I64, 1, 2))

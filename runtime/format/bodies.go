@@ -36,8 +36,9 @@ func quoted(s string) string {
 type jsonCaller struct {
 	all  string
 	name string
-	done bool // the arguments are over
-	// depth of objects and arrays in the arguments; in a text; behind a backslash.
+	done bool // the arguments have ended
+	// depth is the nesting of objects and arrays in the arguments. open says that the last character is inside of a
+	// string, escape that it is a backslash there.
 	depth        int
 	open, escape bool
 }
@@ -100,7 +101,7 @@ func cutToken(s, token string) (string, bool) {
 	return strings.CutPrefix(strings.TrimLeft(s, " \t\r\n"), token)
 }
 
-// value takes text of the arguments and gives what of it belongs to the object.
+// value reads text of the arguments, and returns the beginning of it up to the end of the object.
 func (c *jsonCaller) value(s string) string {
 	for i := 0; i < len(s); i++ {
 		if c.done {
@@ -280,7 +281,7 @@ type bareCaller struct {
 	name   string
 	inText bool
 	word   strings.Builder // a key or a value without quotation marks
-	kinds  []byte          // of the objects and arrays around, { or [
+	kinds  []byte          // { or [ for each object and array that is open
 	key    bool            // a key comes next
 	done   bool
 	out    strings.Builder

@@ -7,7 +7,7 @@ import (
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
-// body is how a family writes a call.
+// body is the way in which a family of models writes a call of a tool.
 type body uint8
 
 const (
@@ -19,9 +19,9 @@ const (
 // table is the format of a family.
 type table struct {
 	name        string
-	open, close string // of thoughts
-	header      string // what stands behind open and is no thought
-	tool, end   string // of a call
+	open, close string // the tokens before and after thoughts
+	header      string // a text after open that is not a part of the thoughts
+	tool, end   string // the tokens before and after a call
 	quote       string // the token around texts in callBody
 	body        body
 	marks       string // a part of the chat template that tells the family from others with the same tokens; "": any

@@ -163,20 +163,20 @@ func (s *sinker) sinkable(op *ir.Op, axis int) *ir.RowSource {
 	return rows
 }
 
-// few is t with the rows that are taken along an axis.
+// few returns the type that a value of type t has when only the rows that are taken are left along an axis.
 func (s *sinker) few(t ir.Type, axis int) ir.Type {
 	t.Shape = slices.Clone(t.Shape)
 	t.Shape[axis] = s.pick.count()
 	return t
 }
 
-// sinker rebuilds operations on the rows that are taken.
+// sinker rebuilds a module so that operations before a take compute only the rows that it takes.
 type sinker struct {
 	pick pick
 	b    *ir.Builder
 	axis map[*ir.Value]int
-	rows map[*ir.Value]*ir.Value // the rows of a value that are taken, its axis kept
-	same map[*ir.Value]*ir.Value // what stands for a take that is done already
+	rows map[*ir.Value]*ir.Value // for a value, its rows that are taken, with the same number of dims
+	same map[*ir.Value]*ir.Value // for the result of a take that has become needless, the value in its place
 }
 
 // takes reports whether op takes these rows.
@@ -192,7 +192,7 @@ func (s *sinker) get(v *ir.Value) *ir.Value {
 	return v
 }
 
-// sinks reports whether only rows of op's results that are taken are needed.
+// sinks reports whether nothing needs other rows of op's results than those that are taken.
 func (s *sinker) sinks(op *ir.Op) bool {
 	for _, v := range op.Results {
 		if _, ok := s.axis[v]; ok {
@@ -202,7 +202,7 @@ func (s *sinker) sinks(op *ir.Op) bool {
 	return false
 }
 
-// last returns the last row of v along an axis, or the rows that are wanted.
+// last returns the rows of v that are taken along an axis: the last one, or those of an index.
 func (s *sinker) last(v *ir.Value, axis int) *ir.Value {
 	if n := s.rows[v]; n != nil && s.axis[v] == axis {
 		return n
@@ -214,7 +214,7 @@ func (s *sinker) last(v *ir.Value, axis int) *ir.Value {
 	return s.b.Value("expand_dims", &ir.AxisAttrs{Axis: axis}, one)
 }
 
-// sink builds op for the rows that are taken.
+// sink appends op, for the rows that are taken alone.
 func (s *sinker) sink(op *ir.Op) {
 	a := -1
 	for _, v := range op.Results {

@@ -31,7 +31,8 @@ func plain(v *ir.Value) *ir.Value {
 	return v
 }
 
-// is is the operation of that name that computes v, seen through copies.
+// is returns the operation that computes v if it has that name, else nil. Copies and casts after the operation do not
+// count.
 func is(v *ir.Value, name string) *ir.Op { return def(plain(v), name) }
 
 // flat follows reshapes, copies and casts back from v: it returns the value with the same elements in the same order,
@@ -46,7 +47,7 @@ func flat(v *ir.Value) *ir.Value {
 	}
 }
 
-// flatInts is flat for indices. It also follows casts between integers of at least 32 bits.
+// flatInts is flat for a value of indices: it also follows casts between integers of at least 32 bits.
 func flatInts(v *ir.Value) *ir.Value {
 	for {
 		v = flat(v)

@@ -27,13 +27,13 @@ type Options struct {
 // Guide says which tokens of an answer may come next. It is not safe for concurrent use.
 type Guide struct {
 	model *Model
-	inner *constrain.Matcher // of the text; nil: any
-	must  *constrain.Grammar // of a call that has to come; nil: none has to
-	call  *constrain.Matcher // of the call that the next token is in
-	once  bool               // one call only
-	// thinking and calling say where the next token is. start says that the text has not begun: thoughts may come
-	// (opens) and calls (calls). gap says that thoughts have just ended, behind which ends of lines stand; called that
-	// the answer is calls, and so no text is to come.
+	inner *constrain.Matcher // what the text must match; nil: any text
+	must  *constrain.Grammar // the grammar of a call that the answer must have; nil: it need not have one
+	call  *constrain.Matcher // what the call must match that the next token is in
+	once  bool               // the answer may have one call only
+	// thinking and calling say where the next token is: in thoughts, in a call. start says that the text has not begun;
+	// then thoughts may come (opens) and calls (calls). gap says that thoughts have just ended, so that ends of lines
+	// may come. called says that the answer has calls, so that no text may come any more.
 	thinking, calling, start, opens, calls, gap, called bool
 	budget, spent                                       int
 }

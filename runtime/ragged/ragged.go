@@ -171,19 +171,19 @@ type maker struct {
 	o       Options
 	model   *Model
 	b       *ir.Builder
-	draft   *maker // of the entry that drafts, or nil
-	drafts  bool   // this one drafts
+	draft   *maker // the maker of the entry that drafts, or nil
+	drafts  bool   // the entry of this maker drafts
 
-	tokens, positions *ir.Value   // of the given program
-	rest              []*ir.Value // parameters of the given program that stay, with Options.One
+	tokens, positions *ir.Value   // parameters of the given program
+	rest              []*ir.Value // its parameters that the new entry has too, with Options.One
 	values            map[*ir.Value]*ir.Value
 	// derived are values of the given program that follow from the position of the first row and sampling parameters.
 	derived      map[*ir.Value]bool
 	starts       map[*ir.Symbol]bool
 	pools        map[*ir.Buffer]*pool
 	rules        map[*ir.Buffer]bool // states of delta rules
-	logits       *ir.Value           // of the given program, where a sampler reads them
-	gathered     bool                // the wanted rows have been taken
+	logits       *ir.Value           // the value of the given program that its sampler reads
+	gathered     bool                // from here on values have the wanted rows alone
 	rows, wanted *ir.Symbol
 	tables       tables
 }
@@ -205,8 +205,8 @@ type tables struct {
 // pool describes the pool that replaces a buffer.
 type pool struct {
 	number cache.Pool
-	window int        // of the attention that reads it; 0: all
-	stored *ir.Buffer // that of the given program, in the form of the pool
+	window int        // the window of the attention that reads it; 0: all positions
+	stored *ir.Buffer // the buffer of the given program, in the form that the pool stores
 	buffer *ir.Buffer
 }
 

@@ -18,23 +18,23 @@ type flows struct {
 // from where it is made to where it is last used. Text stands beside the lanes.
 type flow struct {
 	Title         string
-	Width, Height int // of the lanes, in pixels
+	Width, Height int // the size of the lanes in pixels
 	Rows          []flowRow
-	Wires         []string // paths
+	Wires         []string // SVG paths
 }
 
 type flowRow struct {
 	X, Y      int
 	Class     string
 	Operation string
-	Module    string // that of the weight or state, with its dot; a narrow page leaves it out
-	Detail    string // the weight or the state that it uses
-	Title     string // all of it, with the type of its result
+	Module    string // the beginning of the name of the weight or state it uses, with the last dot; a narrow page leaves it out
+	Detail    string // the rest of that name
+	Title     string // the text of the tooltip: all names in full, with the type of the result
 }
 
 const (
 	laneWidth = 11
-	rowHeight = 24 // that of an entry in page.css
+	rowHeight = 24 // as in page.css
 )
 
 // moves are the operations that only move, cast or pick out elements. A wire leads past them.
@@ -52,7 +52,7 @@ var kindsOfOps = []struct {
 	{"norm", []string{"layer_norm", "rms_norm"}},
 }
 
-// stateClass is the colour of what writes state, the one after those of kindsOfOps.
+// stateClass is the CSS class of operations that write state; it follows those of kindsOfOps.
 const stateClass = "k4"
 
 func flowLegend() []key {

@@ -8,11 +8,11 @@ import (
 
 // Config bounds the calls of a scheduler.
 type Config struct {
-	Rows            int // most rows of a call, at least Sequences
-	Chunk           int // most rows of prompts in a call that has decoding rows too; at most Rows
-	Quantum         int // rows of a prompt's turn; at most Chunk
-	Sequences       int // most sequences that are admitted at a time
-	CheckpointEvery int // positions between checkpoints of a prompt, 0: none but at marks and ends
+	Rows            int // the largest number of rows of a call, at least Sequences
+	Chunk           int // the largest number of rows of prompts in a call that has decoding rows too; at most Rows
+	Quantum         int // the number of rows that a prompt feeds in its turn; at most Chunk
+	Sequences       int // the largest number of sequences that run at a time
+	CheckpointEvery int // positions between checkpoints of a prompt; 0: checkpoints at marks and ends alone
 	// CheckpointMost is the largest number of checkpoints of CheckpointEvery that a prompt gets, 0: any. Where it would
 	// have more, twice the distance is between them, or four times, and so on.
 	CheckpointMost int
@@ -41,12 +41,12 @@ type ID int64
 type Request struct {
 	ID        ID
 	Prompt    []int32
-	MaxTokens int // most tokens to draw, at least 1
-	Drafts    int // most drafts that a call of the sequence verifies
+	MaxTokens int // the largest number of tokens to draw, at least 1
+	Drafts    int // the largest number of drafts that a call of the sequence verifies
 	// DraftLast lets a call verify a draft of the last token too; the token drawn after it is then left out of the
 	// result.
 	DraftLast bool
-	Marks     []int // positions in the prompt, ascending, worth a checkpoint: ends of turns
+	Marks     []int // positions in the prompt that get a checkpoint, ascending: ends of turns
 }
 
 func (r Request) validate() error {
@@ -67,7 +67,7 @@ func (r Request) validate() error {
 
 // Call is the table of the next call. Its rows are in order, those of each entry together.
 type Call struct {
-	Copies  []cache.Copy // to do before any row is written, one behind the other
+	Copies  []cache.Copy // copies of blocks that come before any row is written, one after the other
 	Tokens  []int32      // the id of each row
 	Entries []Entry      // oldest sequence first
 }
@@ -80,19 +80,19 @@ type Entry struct {
 	Start  int           // position of the first row
 	Drafts int           // how many of its last rows are drafts to verify
 	Wanted int           // how many of its last rows want logits or tokens: 0, or 1 + Drafts
-	Blocks []int32       // full attention: block i has the positions from i * Layout.BlockRows on
-	Rings  []cache.Span  // the same for each sliding window
-	Reads  int32         // slot of the state before the first row; -1: the state of no positions
-	Writes []cache.State // states to write: the slot gets the state of the first Pos positions
+	Blocks []int32       // blocks of full attention: block i has the positions from i * Layout.BlockRows on
+	Rings  []cache.Span  // the blocks of each sliding window
+	Reads  int32         // the slot with the state before the first row; -1: the state of no positions
+	Writes []cache.State // slots to write, each with the state after the first Pos positions
 }
 
 // Result is what a call gave for an entry that wanted tokens.
 type Result struct {
 	ID     ID
-	Tokens []int32 // the tokens that stand: the accepted drafts and the token drawn behind them
+	Tokens []int32 // the tokens that the sequence gets: the accepted drafts and the token drawn after them
 	Ended  bool    // the last of Tokens ends the sequence
-	// Drafts are proposals for the tokens behind, for the next call to verify. What drafts when the call is planned
-	// already gives as many of any value here, and the tokens with Scheduler.Drafted.
+	// Drafts are proposals for the tokens after these, which the next call verifies. Where the drafts become known only
+	// after the next call is planned, there are as many here, of any value, and Scheduler.Drafted gets the right ones.
 	Drafts []int32
 }
 
@@ -117,7 +117,7 @@ type End struct {
 // Stats counts what a scheduler did.
 type Stats struct {
 	Calls, Rows, DecodeRows, PromptRows, DraftRows int
-	Preempted                                      int // how often a cache was given back before its sequence ended
+	Preempted                                      int // how often a sequence lost its cache before it had ended
 	Stalled                                        int // how often a sequence had a turn but memory had no room
 	CachedTokens                                   int // prompt tokens that the prefix tree had
 	Waiting, Running                               int // sequences now

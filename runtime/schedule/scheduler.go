@@ -11,12 +11,12 @@ import (
 // sequence is a request on its way.
 type sequence struct {
 	Request
-	order     int     // of arrival; it never changes
+	order     int     // the order of arrival, which never changes
 	tokens    []int32 // the prompt and all tokens that were drawn
 	table     *cache.Table
-	drafts    []int32 // draft tokens behind tokens, which the next call verifies
+	drafts    []int32 // draft tokens after tokens, which the next call verifies
 	deficit   int     // prompt rows that the sequence may still feed in its turn of the round robin
-	junction  int     // position where another prompt with the same beginning parts, worth a checkpoint; 0: none
+	junction  int     // position where a prompt with the same beginning goes on differently; 0: none. It gets a checkpoint
 	admitted  bool    // it was running before
 	cached    int     // prompt tokens that it did not compute when it was first admitted
 	cancelled bool
@@ -47,10 +47,10 @@ type Scheduler struct {
 	known   map[ID]*sequence
 	waiting []*sequence // by order
 	running []*sequence // by order
-	turns   []*sequence // running sequences with a prompt to feed, whose turn it is in front
-	flight  []*pick     // of the call that Next returned
-	ended   []End       // since the last Done
-	stuck   bool        // memory had no room for the first that waits, and nothing was given back since
+	turns   []*sequence // running sequences with a prompt to feed; the first one has its turn
+	flight  []*pick     // the parts of the call that Next returned
+	ended   []End       // the sequences that have ended since the last Done
+	stuck   bool        // memory had no room for the first that waits, and none was freed since
 	arrived int
 	stats   Stats
 }

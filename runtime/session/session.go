@@ -17,11 +17,11 @@ import (
 type Session struct {
 	model    *Model
 	instance engine.Instance
-	tokens   []int                // what has been fed
-	torn     bool                 // a call was abandoned: the buffers may hold a part of what it was to write
-	keys     *numeric.KeySequence // of the host's own sampler
-	answer   int                  // where the answer begins among the tokens: behind what was prefilled last
-	given    []drawInput          // of the runtime's sampler
+	tokens   []int                // all tokens that were fed
+	torn     bool                 // a call was abandoned, so the buffers may hold a part of what it was to write
+	keys     *numeric.KeySequence // the keys of draws by the host's own sampler
+	answer   int                  // the index in tokens at which the answer begins: after the prompt that was fed last
+	given    []drawInput          // the inputs of the runtime's sampler
 }
 
 // NewSession makes a session at position 0.
