@@ -79,7 +79,7 @@ func (m *Model) Generate(ctx context.Context, prompt string, p Parameters) iter.
 }
 
 // Chat answers the last of some messages by the chat template. It ranges over the answer as [Model.Generate] does. The
-// next turn of a conversation is Chat with the answer and the next question behind these messages; of them, only what
+// next turn of a conversation is Chat with the answer and the next question after these messages; of them, only what
 // is new is computed.
 func (m *Model) Chat(ctx context.Context, messages []Message, p Parameters) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {

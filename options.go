@@ -26,7 +26,7 @@ type Options struct {
 	NoTune bool
 	// Speculate has answers draft tokens, which their next call verifies, so that they come faster and stay the same.
 	// It is "off" (as ""); "mtp" or "assistant", the draft of the file; "ngram", what stood in the text before; or
-	// "auto", the draft that the file has, else ngram, or none where the program cannot verify any. With :K behind
+	// "auto", the draft that the file has, else ngram, or none where the program cannot verify any. With :K after
 	// it, as "mtp:1", each call drafts K tokens for an answer, else as many as are worth it.
 	Speculate string
 	// KVCache is the form of keys and values: "declared" (as ""), as the program says, or "q8", codes of 8 bits with a

@@ -20,7 +20,7 @@ type Sequence struct {
 // NewSequence begins a sequence of no tokens.
 func (m *Model) NewSequence() *Sequence { return &Sequence{model: m} }
 
-// Append puts a text behind the sequence. Names of special tokens in it are parsed. A text at the beginning gets the
+// Append puts a text after the sequence. Names of special tokens in it are parsed. A text at the beginning gets the
 // tokens that the tokenizer puts there, as <bos>. Each text is encoded by itself, so a blank between words belongs to
 // the later text: "capital of", then " France".
 func (s *Sequence) Append(text string) error {
@@ -32,7 +32,7 @@ func (s *Sequence) Append(text string) error {
 	return nil
 }
 
-// AppendTokens puts tokens behind the sequence, which [Model.Prompt] and [Tokenizer.Encode] give.
+// AppendTokens puts tokens after the sequence, which [Model.Prompt] and [Tokenizer.Encode] give.
 func (s *Sequence) AppendTokens(ids ...int) { s.tokens = append(s.tokens, ids...) }
 
 // Generate goes on with the sequence, as [Model.Generate] does with a prompt. The tokens of the answer become part of

@@ -2,7 +2,7 @@
 // gets.
 //
 // [Run] executes a module of floating-point weights segment by segment. A segment is an operation with weights, its
-// site, and the operations behind it up to the next site. All windows of the text go through a segment before the next
+// site, and the operations after it up to the next site. All windows of the text go through a segment before the next
 // one. When a linear comes up, the inputs of all windows are known. Run sums their moments, a method of package
 // quantize chooses codes, scales and biases by them, and the windows continue with the quantized weight. So the
 // inputs of each weight contain the errors of the weights before it.

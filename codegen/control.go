@@ -121,7 +121,7 @@ func (e *encoder) scan(op *ir.Op) (any, error) {
 	return node, nil
 }
 
-// readAfter reports whether an operation of r behind the given one reads v.
+// readAfter reports whether an operation of r after the given one reads v.
 func readAfter(r *ir.Region, op *ir.Op, v *ir.Value) bool {
 	return ir.CountUses(&ir.Region{Ops: r.Ops[slices.Index(r.Ops, op)+1:]})[v] > 0
 }

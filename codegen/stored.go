@@ -93,8 +93,8 @@ func newRunning(s *segment) *running {
 	return r
 }
 
-// wrote reports that p was written at an offset of the segment. One of the workers hashes; the others wait if it is far
-// behind.
+// wrote notes that p was written at an offset of the segment. One of the workers hashes; the others wait while the hash
+// is far behind them.
 func (r *running) wrote(w *worker, p []byte, offset int64) error {
 	if r == nil || len(p) == 0 {
 		return nil

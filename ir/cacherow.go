@@ -6,7 +6,7 @@ import (
 )
 
 // A cache of attention may hold rows of codes of 8 bits. Its buffer is u32[..., words]: the last dim has, for a row of
-// some width, the codes, four to a word, the first in the lowest bits, and behind them the scales of groups, bf16, two
+// some width, the codes, four to a word, the first in the lowest bits, and after them the scales of groups, bf16, two
 // to a word. A code is a signed number from −127 to 127 and stands for code·scale. Operations on blocks (ragged.go)
 // take such buffers as they take those of floats.
 

@@ -12,7 +12,7 @@ import "fmt"
 //
 // What they compute is said at the reference kernels, ir/eval/draw.go.
 
-// rowSettings checks the operands of an operation on rows of logits [R, V]: each has R rows, and the dims behind.
+// rowSettings checks the operands of an operation on rows of logits [R, V]: each has the dim R and then certain others.
 type rowSettings struct {
 	c    *Inference
 	rows *Expr

@@ -6,7 +6,7 @@ import (
 )
 
 // SplitLayer takes apart the name of what belongs to a layer: "model.layers.3.mlp.gate.weight" is "model.layers", 3 and
-// "mlp.gate.weight". The layer is the first component that is a number, with something before and behind it; ok is
+// "mlp.gate.weight". The layer is the first component that is a number, with something before and after it; ok is
 // false where there is none.
 func SplitLayer(name string) (before string, layer int, rest string, ok bool) {
 	for at := strings.IndexByte(name, '.'); at >= 0; {

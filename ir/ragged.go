@@ -7,16 +7,16 @@ import (
 
 // The operations in this file are those of ragged calls (runtime/ragged): R rows, each of some sequence and at some
 // position. Caches are pools of blocks [heads, units, rows of a block, width], so that blocks with numbers one
-// behind the other are one run of rows; states are pools of slots [units, ...].
+// after the other are one run of rows; states are pools of slots [units, ...].
 // These operands say where the state of a row lies:
 //
 //   - positions i64[R]: the position of each row; a negative one is that of a row which belongs to no sequence.
 //   - sequences i32[R]: the number of each row's sequence among those of the call.
 //   - blocks i32[N, B]: for each sequence the numbers of its blocks. Position p lies in row p mod b of block
 //     blocks[n, p/b mod B], for blocks of b rows; so a window needs only as many columns as it has blocks.
-//   - entries i32[N, 3]: for each sequence its first row, its number of rows, which lie behind one another, and the
+//   - entries i32[N, 3]: for each sequence its first row, its number of rows, which lie one after another, and the
 //     slot of the state before them, -1 for the state of no positions. A sequence without rows is none.
-//   - writes i32[R]: the slot that gets the state behind each row, -1 for none. What is read is read before it is
+//   - writes i32[R]: the slot that gets the state after each row, -1 for none. What is read is read before it is
 //     written.
 
 // inferRopeRows infers the types of the results of rope in a shared call. The rows of x [1, ..., R, D] stand at

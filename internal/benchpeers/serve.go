@@ -253,7 +253,7 @@ func (p *peers) startBoth(m model, threads string, kinds []servedKind) ([]*serve
 }
 
 // inTurns measures all kinds of a round with both servers, of which another one is first in every round. New prompts
-// come behind the ones that come again, so that caches have room for these.
+// come after the ones that come again, so that caches have room for these.
 func (p *peers) inTurns(servers []*server, kinds []servedKind, o served) error {
 	for _, prompts := range []string{sameAgain, newPrompts} {
 		for round := range o.rounds {

@@ -92,8 +92,8 @@ func (f Fit) Check(available int64) error {
 }
 
 // Few answers at a time are not few conversations, so prefixes get at least leastPrefixes states, of at most
-// leastPrefixesBytes together. A conversation of a model with recurrent state has two states and more: behind its last
-// prompt and behind the answer.
+// leastPrefixesBytes together. A conversation of a model with recurrent state has two states and more: after its last
+// prompt and after the answer.
 const (
 	leastPrefixes      = 16
 	leastPrefixesBytes = 2 << 30

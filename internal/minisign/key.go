@@ -118,7 +118,7 @@ func (k PrivateKey) Public() PublicKey {
 	return PublicKey{k.ID, k.Key.Public().(ed25519.PublicKey)}
 }
 
-// Sizes of the parts of a private key behind the algorithms and the salt: limits, then what a password encrypts.
+// Sizes of the parts of a private key after the algorithms and the salt: limits, then what a password encrypts.
 const (
 	saltSize   = 32
 	secretSize = 8 + ed25519.PrivateKeySize + blake2b.Size256

@@ -314,7 +314,7 @@ func (s *Stream) Flush() string {
 	return ""
 }
 
-// PromptEnd returns the end of a prompt that the chat template wrote behind the messages, which is the beginning of
+// PromptEnd returns the end of a prompt that the chat template wrote after the messages, which is the beginning of
 // the answer. It returns the whole prompt if the prompt does not begin with the messages alone.
 func (t *Text) PromptEnd(messages []chat.Message, prompt []int) []int {
 	before, err := t.Render(messages, false)

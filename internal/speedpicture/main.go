@@ -55,7 +55,7 @@ func readTable(text string) (rows []row, err error) {
 	if !found {
 		return nil, fmt.Errorf("expected the table %q, found none", head)
 	}
-	for _, line := range strings.Split(body, "\n")[1:] { // behind the line of dashes
+	for _, line := range strings.Split(body, "\n")[1:] { // after the line of dashes
 		if !strings.HasPrefix(line, "|") {
 			break
 		}

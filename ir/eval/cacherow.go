@@ -8,7 +8,7 @@ import (
 // Rows of codes of 8 bits: see ir/cacherow.go.
 
 // packQ8 writes a row of numbers x as codes of 8 bits, four to a word, and the scales of their groups, two to a word
-// behind them. words are the 32-bit words of the row.
+// after them. words are the 32-bit words of the row.
 func packQ8(words []int64, x []float32) {
 	clear(words)
 	group, scales := ir.Q8Group(len(x)), words[len(x)/4:]

@@ -14,7 +14,7 @@ func init() {
 	})
 }
 
-// partition moves elements smaller than number kth of an axis before it, and greater ones behind it.
+// partition moves elements smaller than number kth of an axis before it, and greater ones after it.
 //
 // The order within the two sides is that of MLX on a CPU, which uses nth_element of libstdc++ (MLX on a GPU sorts
 // completely). Programs must not depend on it, but recorded answers do.
@@ -109,7 +109,7 @@ func lessInt(d ir.DType) func(a, b int64) bool {
 }
 
 // nthElement puts the element that sorting would put at position n there, smaller ones before it and
-// greater ones behind it, by introselect (Musser, Introspective Sorting and Selection Algorithms, 1997)
+// greater ones after it, by introselect (Musser, Introspective Sorting and Selection Algorithms, 1997)
 // with the median of three as pivot and insertion sort for the last three, as libstdc++ does it.
 func nthElement[T any](x []T, n int, less func(a, b T) bool) {
 	lo, hi := 0, len(x)

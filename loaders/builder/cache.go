@@ -25,7 +25,7 @@ func (g *Graph) Buffer(name string, d ir.DType, shape ...int) *ir.Buffer {
 // Store writes x to a buffer.
 func (g *Graph) Store(b *ir.Buffer, x *ir.Value) { g.BufferOp("store", b, nil, x) }
 
-// KeyCache and ValueCache end the names of caches, behind the prefix of their layer.
+// KeyCache and ValueCache end the names of caches, after the prefix of their layer.
 const (
 	KeyCache   = ".k_cache"
 	ValueCache = ".v_cache"

@@ -39,7 +39,7 @@ type Graph struct {
 	Tokens *ir.Value
 	// Start i64[] and Position (int) are the position of the first token; Length (int) is S.
 	Start, Position, Length *ir.Value
-	// End (int) is the position behind the last token.
+	// End (int) is the position after the last token.
 	End *ir.Value
 
 	constants map[string]*ir.Value

@@ -20,7 +20,7 @@ const (
 )
 
 // otherModules lists the modules that are skipped, by the beginnings of the names of their tensors
-// behind the prefix of the language model or of the whole model.
+// after the prefix of the language model or of the whole model.
 var otherModules = []struct {
 	kind     string
 	prefixes []string

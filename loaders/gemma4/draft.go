@@ -110,7 +110,7 @@ func (m *Model) methods() []builder.Method {
 		Make: func(g *builder.Graph) []*ir.Value { return m.drafted(g, m.draft) }}}
 }
 
-// drafted computes, for a token x[p] that forward has not had yet and the hidden state h[p-1] behind the model's final
+// drafted computes, for a token x[p] that forward has not had yet and the hidden state h[p-1] after the model's final
 // norm, the logits of x[p+1], and the hidden state that takes the place of h[p-1] when the next token is drafted. That
 // next one is drafted at position p again: the positions that an assistant attends to are those before p, which the
 // model's caches hold, and in sliding layers the last window + 1 of them.

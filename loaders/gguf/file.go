@@ -94,7 +94,7 @@ func Open(path string) (*Model, error) {
 	return m, nil
 }
 
-// New reads the model in the size bytes behind data, which is not split. The path serves for messages only.
+// New reads the model in the size bytes after data, which is not split. The path serves for messages only.
 func New(path string, data io.ReaderAt, size int64) (*Model, error) {
 	f, err := newFile(path, data, size)
 	if err != nil {
@@ -104,7 +104,7 @@ func New(path string, data io.ReaderAt, size int64) (*Model, error) {
 	return m, m.add(f)
 }
 
-// openShards opens the shards behind the first.
+// openShards opens the shards after the first.
 func (m *Model) openShards(first *file) error {
 	count, _ := first.metadata["split.count"].(int64)
 	if count <= 1 {
@@ -186,7 +186,7 @@ func newFile(path string, data io.ReaderAt, size int64) (*file, error) {
 // not overlap.
 func (f *file) place(start, alignment, size int64) error {
 	slices.SortStableFunc(f.tensors, func(a, b *Tensor) int { return cmp.Compare(a.offset, b.offset) })
-	end := int64(0) // of the tensor before, behind start
+	end := int64(0) // of the tensor before, after start
 	for _, t := range f.tensors {
 		fault := func(expected, found string, args ...any) error {
 			return &FormatError{f.path, "tensor " + t.Name, -1, expected, fmt.Sprintf(found, args...)}

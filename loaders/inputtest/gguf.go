@@ -498,7 +498,7 @@ func (s *Source) qwenGGUF(g *GGUF, add func(string, *Tensor)) {
 var nextN = map[string]string{"mtp.fc.weight": "eh_proj", "mtp.pre_fc_norm_embedding.weight": "enorm",
 	"mtp.pre_fc_norm_hidden.weight": "hnorm", "mtp.norm.weight": "shared_head_norm"}
 
-// draftGGUF adds the layer that drafts tokens, which has the number behind the last one. Its norms are stored as what
+// draftGGUF adds the layer that drafts tokens, which has the number after the last one. Its norms are stored as what
 // they multiply by, as the others.
 func (s *Source) draftGGUF(layer int, names map[string]string, add func(string, *Tensor)) {
 	for _, name := range slices.Sorted(maps.Keys(s.Draft)) {
@@ -601,7 +601,7 @@ func (t *Tensor) apart(c *huggingface.Qwen) (qkv, z *Tensor) {
 		tensor(take(2*keys+values, values))
 }
 
-// tiled brings the heads of values, behind the first rows, from grouped by key head to the order in which the first
+// tiled brings the heads of values, after the first rows, from grouped by key head to the order in which the first
 // value head of every key head comes first, then the second of every one. A head has dim rows.
 func (t *Tensor) tiled(c *huggingface.Qwen, first, dim int) *Tensor {
 	cols := t.Shape[1]

@@ -6,7 +6,7 @@
 // # Invariants
 //
 //   - The norms of layers multiply by 1+w, added in float32; the last norm multiplies by w, and those of embeddings,
-//     queries and keys have no weights. The two norms behind a part have an eps of their own.
+//     queries and keys have no weights. The two norms after a part have an eps of their own.
 //   - Queries are scaled after their norm, and not rotated in some layers, whatever their kind.
 //   - A tied head multiplies by the embedding as it is stored. Logits are float32.
 //

@@ -38,7 +38,7 @@ var ggufNames = gguf.Names{
 	"blk.ffn_down.weight": "layers.mlp.down_proj.weight",
 }
 
-// postNormEps is the eps of the norms behind attention and MLP, which llama.cpp's files do not hold: it has this one in
+// postNormEps is the eps of the norms after attention and MLP, which llama.cpp's files do not hold: it has this one in
 // its source (src/models/muse-glimmer.cpp).
 const postNormEps = 1e-8
 

@@ -60,7 +60,7 @@ var ggufNames = gguf.Names{
 	"blk.nextn.shared_head_norm.weight": "layers." + nextN + "norm.weight",
 }
 
-// nextN marks, behind the number of a layer that drafts tokens, what transformers has beside that layer.
+// nextN marks, after the number of a layer that drafts tokens, what transformers has beside that layer.
 const nextN = "nextn."
 
 // draftName returns the name of a tensor of a layer that drafts tokens: "mtp." and the layer's number among these.

@@ -10,7 +10,7 @@ import (
 	"github.com/etc-ml/etc/loaders/huggingface"
 )
 
-// bundleNames are the names of ExecuTorch's model definition behind that of the layer
+// bundleNames are the names of ExecuTorch's model definition after that of the layer
 // (examples/models/qwen3_5_moe/model.py, _HF_KEY_MAP) and of transformers.
 var bundleNames = map[string]string{
 	"ln_1.weight":                        "input_layernorm.weight",

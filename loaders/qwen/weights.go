@@ -166,7 +166,7 @@ func (d *deltaNet) splitGates(c *huggingface.Qwen, ba weight, prefix string) {
 	d.a = ba.GroupedRows(prefix+"in_proj_a.weight", c.LinearKeyHeads, 2*values, builder.Span{values, values})
 }
 
-// Rate is the name behind a delta net's prefix of -exp(A_log) [Hv], which some formats hold instead of A_log.
+// Rate is the name after a delta net's prefix of -exp(A_log) [Hv], which some formats hold instead of A_log.
 const Rate = "A"
 
 // layout is how a checkpoint holds what transformers and MLX hold differently: MLX has the convolution as

@@ -45,7 +45,7 @@ func Open(path string) (*File, error) {
 	return file, nil
 }
 
-// NewFile reads and checks the header of the size bytes behind data. The path serves for messages only.
+// NewFile reads and checks the header of the size bytes after data. The path serves for messages only.
 // Closing the result leaves data open.
 func NewFile(path string, data io.ReaderAt, size int64) (*File, error) {
 	header, err := readHeader(path, data, size)

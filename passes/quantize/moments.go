@@ -71,7 +71,7 @@ func (m *Moments) Add(x []float32, rows int, each Each) {
 	m.mirrored = false
 	for rows > 0 {
 		n := min(rows, MomentRows)
-		stride := (n + 7) &^ 7 // zeros behind the last input add nothing
+		stride := (n + 7) &^ 7 // zeros after the last input add nothing
 		m.turned = resized(m.turned, m.cols*stride)
 		each((m.cols+momentCols-1)/momentCols, func(b int) {
 			for i := b * momentCols; i < min(m.cols, (b+1)*momentCols); i++ {
@@ -183,7 +183,7 @@ func factor(a dot.Matrix, least float32, each Each) dot.Matrix {
 }
 
 // factorInto sets l to L of the Cholesky decomposition L·Lᵀ of a, symmetric and positive definite, in a form in
-// which row j holds L[j][i] for the i ≤ j, and behind its diagonal L[i][j]/L[j][j] for the i > j. A pivot that rounding
+// which row j holds L[j][i] for the i ≤ j, and after its diagonal L[i][j]/L[j][j] for the i > j. A pivot that rounding
 // has made too small becomes least. l may be a; of a only what is below the diagonal is read.
 func factorInto(l, a dot.Matrix, least float32, each Each) {
 	n := a.Rows

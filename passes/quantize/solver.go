@@ -199,7 +199,7 @@ func (t *solverTile) located(err *ValueError, row, first int) *ValueError {
 
 // feedback quantizes the columns from the last to the first. With the decomposition L·Lᵀ of the moments, the squared
 // error of the output is the sum over the columns j of (L[j][j]·d[j] + Σ_{i>j} L[i][j]·d[i])², where d is the change of
-// the weights; each term is made small in its turn, by the code of column j, when those behind it are chosen.
+// the weights; each term is made small in its turn, by the code of column j, when those after it are chosen.
 func (t *solverTile) feedback() *ValueError {
 	size := t.scheme.GroupSize
 	for first := t.cols - size; first >= 0; first -= size {

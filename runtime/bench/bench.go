@@ -41,7 +41,7 @@ type Options struct {
 
 // Row is the result of one test.
 type Row struct {
-	// Test is "pp512" or "tg128", and "tg128 @ d4096" behind a context of 4096 tokens.
+	// Test is "pp512" or "tg128", and "tg128 @ d4096" after a context of 4096 tokens.
 	Test string `json:"test"`
 	// Tokens is the number of tokens of one measurement, Depth of those in the context before it.
 	Tokens int `json:"tokens"`

@@ -1,6 +1,6 @@
 // Package bench measures how fast a language model runs, in the terms of llama-bench: ppN is the prefill of
 // a prompt of N tokens, tgN is the generation of N tokens one by one, from an empty
-// context or, with a depth, behind so many tokens.
+// context or, with a depth, after so many tokens.
 //
 // # Invariants
 //

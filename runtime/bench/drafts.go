@@ -139,12 +139,12 @@ func RunDrafts(ctx context.Context, pool *batch.Pool, o DraftOptions) ([]DraftRo
 	return rows, nil
 }
 
-// draftMeasure is a sequence that rounds are measured behind.
+// draftMeasure measures rounds of drafting, each from the same sequence on.
 type draftMeasure struct {
 	pool   *batch.Pool
 	o      DraftOptions
 	s      *batch.Sequence
-	tokens []int32 // some to feed
+	tokens []int32 // tokens to feed
 	hidden []float32
 }
 

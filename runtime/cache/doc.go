@@ -7,7 +7,7 @@
 //   - Table is what one sequence holds. It grows before a call, can be rolled back after it, and is forked
 //     without a copy.
 //   - Prefix is a radix tree over token ids that keeps blocks and checkpoints of ended or running sequences,
-//     so that a later prompt with the same beginning starts behind it.
+//     so that a later prompt with the same beginning starts after it.
 //
 // # Invariants
 //

@@ -20,7 +20,7 @@ type Key struct {
 	Checkpoint bool
 }
 
-// extend returns the hash of the prefix with the hash parent and the tokens of k behind it.
+// extend returns the hash of the prefix with the hash parent and the tokens of k after it.
 func extend(parent [sha256.Size]byte, k string) [sha256.Size]byte {
 	return sha256.Sum256(append(parent[:], k...))
 }

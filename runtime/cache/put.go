@@ -92,7 +92,7 @@ func (p *Prefix) Fill(tokens []int32) (*Filling, error) {
 	return f, nil
 }
 
-// checkpoint adds that behind the prefix: the tree's, where path ends with it, else a new one.
+// checkpoint adds that after the prefix: the tree's, where path ends with it, else a new one.
 func (f *Filling) checkpoint(path []*node) {
 	p := f.prefix
 	if n := len(path); n > 0 && path[n-1].pos == len(f.tokens) && path[n-1].mark != nil {

@@ -11,7 +11,7 @@ type Span struct {
 	Blocks []int32
 }
 
-// State is a slot that holds the recurrent state behind the first Pos positions of a sequence.
+// State is a slot that holds the recurrent state after the first Pos positions of a sequence.
 type State struct {
 	Pos  int
 	Slot int32
@@ -190,7 +190,7 @@ func (t *Table) Reads() int32 {
 	return t.states[len(t.states)-1].Slot
 }
 
-// Writes returns the states that the call leaves, ascending by position; the last is that behind all rows.
+// Writes returns the states that the call leaves, ascending by position; the last is that after all rows.
 func (t *Table) Writes() []State {
 	w := t.states
 	for len(w) > 0 && w[0].Pos <= t.pos {
@@ -296,7 +296,7 @@ func (t *Table) Close() {
 }
 
 // each calls f with every unit that the table holds, the last blocks first: units that are given back in this order are
-// had again in ascending order, and engines read blocks with numbers one behind the other at once.
+// had again in ascending order, and engines read blocks with numbers one after the other at once.
 func (t *Table) each(f func(Pool, int32)) {
 	l := t.mem.layout
 	for _, b := range slices.Backward(t.blocks) {

@@ -7,7 +7,7 @@ import "crypto/sha256"
 type Tier interface {
 	// Has reports whether Load would find the key.
 	Has(k Key) bool
-	// Store copies the bytes of the units before it returns; they are given away behind it. A tier that
+	// Store copies the bytes of the units before it returns; they are given away after it. A tier that
 	// cannot store them forgets them.
 	Store(k Key, units []Unit)
 	// Load fills the units with what was stored under k. They are of the same pools in the same order.
@@ -101,7 +101,7 @@ func (p *Prefix) way(tokens []int32) []step {
 	return nil
 }
 
-// stepTo returns the step with the given ids behind at, and whether memory or the tier has its block.
+// stepTo returns the step with the given ids after at, and whether memory or the tier has its block.
 func (p *Prefix) stepTo(at step, tokens []int32) (step, bool) {
 	s := step{key: key(tokens), pos: at.pos + len(tokens)}
 	s.sum = extend(at.sum, s.key)
@@ -111,7 +111,7 @@ func (p *Prefix) stepTo(at step, tokens []int32) (step, bool) {
 	return s, s.node != nil || p.mem.layout.BlockBytes == 0 || p.tier.Has(Key{Prefix: s.sum})
 }
 
-// marked reports whether a sequence can resume behind s.
+// marked reports whether a sequence can resume after s.
 func (p *Prefix) marked(s step) bool {
 	return !p.mem.layout.Checkpoints() || s.node != nil && s.node.mark != nil ||
 		p.tier.Has(Key{Prefix: s.sum, Checkpoint: true})

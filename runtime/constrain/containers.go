@@ -96,7 +96,7 @@ func (c *schemaCompiler) arrayOf(schemas []flat) (*expr, error) {
 type property struct {
 	name     string
 	required bool
-	value    *expr // what is behind the name
+	value    *expr // what is after the name
 }
 
 // objectOf makes the expression of objects: the properties in the order of the schema, then any others.

@@ -207,7 +207,7 @@ func utf8Range(lo, hi rune) []*expr {
 	return byteProducts(a, b)
 }
 
-// byteProducts returns the strings from a to b, of one length, whose bytes behind the first run from 0x80 to 0xBF.
+// byteProducts returns the strings from a to b, of one length, whose bytes after the first run from 0x80 to 0xBF.
 func byteProducts(a, b []byte) []*expr {
 	if len(a) == 1 {
 		return []*expr{byteRange(a[0], b[0])}

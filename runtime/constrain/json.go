@@ -7,8 +7,8 @@ import (
 
 // What the numbers and the layout of generated JSON are held to. A model that may go on for ever sometimes does.
 const (
-	maxDigits = 40 // digits of a number before its point, and behind it
-	maxIndent = 64 // blanks behind an end of line
+	maxDigits = 40 // digits of a number before its point, and after it
+	maxIndent = 64 // blanks after an end of line
 )
 
 // jsonRules are the rules that all JSON constraints share, made when they are first asked for.

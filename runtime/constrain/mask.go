@@ -29,7 +29,7 @@ type masker struct {
 // frameMask is what the innermost frame says about tokens, whatever is around it.
 type frameMask struct {
 	allowed tokenSet
-	exits   []int32              // the trie's nodes behind which the frame can have ended, where tokens go on
+	exits   []int32              // the trie's nodes after which the frame can have ended, where tokens go on
 	behind  map[uint64]*tokenSet // the tokens that go on there, by the frames around
 }
 
@@ -202,7 +202,7 @@ func (k *masker) walkAll(s *state, dst []uint64, exits *[]int32) {
 	k.walkRange(0, int32(len(k.v.char)), dst, exits)
 }
 
-// walk adds the tokens behind node n of the trie that lead somewhere, if s is the state there.
+// walk adds the tokens after node n of the trie that lead somewhere, if s is the state there.
 func (k *masker) walk(n int32, s *state, dst []uint64, exits *[]int32) {
 	k.walked[k.v.depth[n]] = s
 	k.walkRange(n+1, k.v.skip[n], dst, exits)

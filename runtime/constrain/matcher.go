@@ -121,7 +121,7 @@ func (m *Matcher) Mask(dst []uint64) {
 	}
 }
 
-// Forced returns the bytes that have to follow, at most limit: each is the only one possible. They can be put behind
+// Forced returns the bytes that have to follow, at most limit: each is the only one possible. They can be put after
 // the text without asking the model.
 func (m *Matcher) Forced(limit int) []byte {
 	if m.stop > 0 {

@@ -179,7 +179,7 @@ func multiplesOf(n int64) *dfa {
 	return d
 }
 
-// decimal splits a number from 0 on into its digits before and behind the point.
+// decimal splits a number from 0 on into its digits before and after the point.
 func decimal(r *big.Rat) (whole, fraction string, err error) {
 	places, exact := r.FloatPrec()
 	if !exact || places > maxDigits {
@@ -194,7 +194,7 @@ func decimal(r *big.Rat) (whole, fraction string, err error) {
 
 func anyFraction() *expr { return opt(cat(lit("."), repeat(digit, 1, maxDigits))) }
 
-// atLeast accepts the digits of the numbers from low on, behind it with open.
+// atLeast returns an expression of the digits of the numbers from low on; with open, of those above low.
 func atLeast(low *big.Rat, open bool) (*expr, error) {
 	whole, fraction, err := decimal(low)
 	if err != nil {
@@ -208,7 +208,7 @@ func atLeast(low *big.Rat, open bool) (*expr, error) {
 		}
 	}
 	rest := star(digit)
-	var same []*expr // fractions that are large enough behind the same digits before the point
+	var same []*expr // fractions that are large enough after the same digits before the point
 	if fraction == "" && !open {
 		same = append(same, anyFraction())
 	} else {

@@ -75,7 +75,7 @@ func compileProgram(s *source) (*program, error) {
 		b.rules = append(b.rules, rule{name: name, min: 1, max: 1})
 		b.bodies = append(b.bodies, s.bodies[i])
 	}
-	for i := 0; i < len(b.rules); i++ { // building adds counted rules behind
+	for i := 0; i < len(b.rules); i++ { // building adds counted rules after
 		if err := b.buildRule(int32(i)); err != nil {
 			return nil, err
 		}

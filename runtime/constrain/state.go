@@ -116,7 +116,7 @@ func (m *machine) turns(it *item) bool {
 	return !r.counted || it.pos != r.start || it.count < r.max
 }
 
-// ended reports whether the rule of an item may end there. The item is behind at least one byte of the rule.
+// ended reports whether the rule of an item may end there. The item is after at least one byte of the rule.
 func (m *machine) ended(it *item) bool {
 	r := &m.rules[m.pos[it.pos].rule]
 	if r.counted {
@@ -223,7 +223,7 @@ func (m *machine) note(it item) {
 	}
 }
 
-// internFrames returns the set of the items in m.frames. An item that can only end is replaced by those behind it, so
+// internFrames returns the set of the items in m.frames. An item that can only end is replaced by those after it, so
 // that recursion on the right does not grow a stack.
 func (m *machine) internFrames() *frames {
 	var items []item

@@ -1,5 +1,5 @@
 // Package container reads .pte files: the ExecuTorch program at the head of the file, its methods, the
-// segments behind it, and the payload of the MLX delegate.
+// segments after it, and the payload of the MLX delegate.
 //
 // A file is mapped, never read as a whole: segments, named data, payloads and constants are views of the map
 // and are valid until Close. They must not be written to; on most systems that is a fault.

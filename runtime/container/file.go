@@ -23,7 +23,7 @@ type File struct {
 	methods  []*Method
 }
 
-// Segment is a run of bytes behind the program.
+// Segment is a run of bytes after the program.
 type Segment struct {
 	Offset int64 // from the start of the file
 	Size   int64

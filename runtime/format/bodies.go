@@ -323,7 +323,7 @@ func (c *bareCaller) taken() string {
 	return s
 }
 
-// step takes one byte behind the name.
+// step takes one byte after the name.
 func (c *bareCaller) step(b byte) {
 	if c.inText {
 		switch {

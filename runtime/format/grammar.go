@@ -65,7 +65,7 @@ func literal(s string) string {
 	return b.String()
 }
 
-// root writes the rule root: a call of any of the tools, between the texts before and behind. The rule of tool number i
+// root writes the rule root: a call of any of the tools, between the texts before and after. The rule of tool number i
 // is called f and i.
 func (g *grammarWriter) root(tools []Signature, before, behind string) {
 	var names []string

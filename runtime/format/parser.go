@@ -69,7 +69,7 @@ func (f *Format) NewParser(inside bool, tools []Tool) *Parser {
 		p.header = "" // it is in the prompt
 	}
 	if !inside {
-		p.begun = true // only behind thoughts the text's first white space is not the model's
+		p.begun = true // white space at the beginning of the text is dropped after thoughts alone
 	}
 	return p
 }
@@ -161,7 +161,7 @@ func (p *Parser) give(text string) {
 	p.events, p.begun = append(p.events, Event{Kind: kind, Text: text}), true
 }
 
-// text takes text of the section. White space around thoughts, behind them and before calls is the format's.
+// text takes text of the section. White space around thoughts, after them and before calls is the format's.
 func (p *Parser) text(text string) {
 	if text == "" {
 		return

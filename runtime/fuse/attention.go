@@ -167,7 +167,7 @@ func matchRing(b *ir.Buffer, u *bufferUses, e *edit) *ring {
 	return w
 }
 
-// writesRows reports whether an operation writes rows of a buffer [batch, heads, rows, width], one behind the other.
+// writesRows reports whether an operation writes rows of a buffer [batch, heads, rows, width], one after the other.
 func writesRows(op *ir.Op) bool {
 	if op.Def.Name != "buffer_slice_update" || ir.Attrs[ir.StepAttrs](op).Step != 1 ||
 		op.Input("update").Type.Rank() != 4 {

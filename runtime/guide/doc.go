@@ -1,5 +1,5 @@
 // Package guide holds an answer to a form, such as a JSON schema, where the model may think before the answer and may
-// call tools. The form is that of the text behind the thoughts. A call that has to come is held to the parameters of
+// call tools. The form is that of the text after the thoughts. A call that has to come is held to the parameters of
 // its tool.
 //
 // A [Model] is the vocabulary of a model as constraints need it, and the grammars that were compiled for it; a [Guide]

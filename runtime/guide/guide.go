@@ -16,7 +16,7 @@ type Options struct {
 	Once bool
 	// Parse says that thoughts and calls are told from the text; without it all of the answer is text.
 	Parse bool
-	// Prompt is the end of the prompt, behind its history: where it opens thoughts, the answer begins in them.
+	// Prompt is the end of the prompt, after its history: where it opens thoughts, the answer begins in them.
 	Prompt []int
 	// Thinks says that the model may think before its text, Calls that it may call tools.
 	Thinks, Calls bool

@@ -10,7 +10,7 @@ import (
 )
 
 // This file makes the method that drafts tokens an entry of a ragged program. Each of its rows is of a sequence of its
-// own: a token that is not fed yet, and the hidden state behind the token before. It gets
+// own: a token that is not fed yet, and the hidden state after the token before. It gets
 //
 //	tokens i64[1, R], input_pos i64[R], sequences, blocks, ring0, …, hidden f32[1, R, H]
 //

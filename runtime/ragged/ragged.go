@@ -22,7 +22,7 @@ type Options struct {
 	// Storage is the form of the state.
 	Storage Storage
 	// One makes a program of one sequence: the call wants the last row of what the given program takes the last row of,
-	// and the parameters behind the positions, and what is computed with them behind the logits, stay. See
+	// and the parameters after the positions, and what is computed with them after the logits, stay. See
 	// runtime/single.
 	One bool
 }

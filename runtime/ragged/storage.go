@@ -9,7 +9,7 @@ import (
 
 // Storage is the form of the state of a ragged program where it is to be another than the declared one.
 type Storage struct {
-	// HalfState keeps the states of delta rules that are declared as f32 in bf16. They are rounded behind every row.
+	// HalfState keeps the states of delta rules that are declared as f32 in bf16. They are rounded after every row.
 	HalfState bool
 	// Q8 keeps keys and values in rows of codes of 8 bits: see ir/cacherow.go.
 	Q8 bool

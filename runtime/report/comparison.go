@@ -20,7 +20,7 @@ type comparisonData struct {
 }
 
 // Comparison writes the page of a program against its checkpoint: the logits by token, the residual stream and the
-// routers by layer, quantization error by kind of weight. More figures stand behind those at its head.
+// routers by layer, quantization error by kind of weight. More figures stand after those at its head.
 func Comparison(w io.Writer, file, checkpoint string, weights []compare.Weight, layers []compare.Layer,
 	logits []compare.Logits, more ...Figure) error {
 	p := &page{Title: filepath.Base(file) + " against " + filepath.Base(checkpoint),

@@ -25,7 +25,7 @@ type inspectionData struct {
 }
 
 // Inspection writes the page of a file: its facts, what takes its space, its memory over a forward pass,
-// a layer of each kind. m is the module of the report's method forward. More figures stand behind those at its head.
+// a layer of each kind. m is the module of the report's method forward. More figures stand after those at its head.
 func Inspection(w io.Writer, r *inspect.Report, m *ir.Module, more ...Figure) error {
 	method, ok := r.Method(m.Entry.Name)
 	if !ok || method.Graph == nil {

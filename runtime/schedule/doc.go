@@ -6,7 +6,7 @@
 // Policies, in the order in which they apply:
 //
 //   - Admission: in order of arrival, while memory has room for what all admitted sequences are known to
-//     need, verify slots included. A prompt begins behind the longest prefix that the tree has.
+//     need, verify slots included. A prompt begins after the longest prefix that the tree has.
 //   - Decode first: every sequence whose prompt is in gets a row in every call.
 //   - Prompts take the rows that are left, at most Config.Chunk of them beside decoding rows, so that a
 //     running stream never waits for more than one chunk. They take turns of Config.Quantum rows (deficit
@@ -19,7 +19,7 @@
 // # Invariants
 //
 //   - The oldest sequence gets rows in every call, so that all end, whatever arrives.
-//   - What a sequence holds is the first tokens of it, and the call feeds those behind.
+//   - What a sequence holds is the first tokens of it, and the call feeds those after.
 //   - The tokens of a sequence do not depend on who shares its calls. This package guarantees the part that is
 //     its own: a call reads what the sequence itself, or one with the same ids before, has written.
 //   - One call at a time: Next, run it, Done.

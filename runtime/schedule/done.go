@@ -112,7 +112,7 @@ func (s *Scheduler) insert(p *pick) {
 	if p.decode {
 		return
 	}
-	s.stuck = false // a prompt that waits may begin behind more
+	s.stuck = false // a prompt that waits may find more of its tokens in the tree now
 	for _, c := range p.checkpoints {
 		if c.spare {
 			s.prefix.InsertSpare(p.q.tokens, p.q.table, c.at)

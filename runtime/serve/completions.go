@@ -115,7 +115,7 @@ func promptTokens(raw json.RawMessage, t *Text) ([]int, error) {
 	return nil, fmt.Errorf("want a text or token ids")
 }
 
-// completion makes the answers of /v1/completions: the choices of each prompt, one prompt behind the other.
+// completion makes the answers of /v1/completions: the choices of each prompt, one prompt after the other.
 type completion struct {
 	id, model, system string
 	created           int64

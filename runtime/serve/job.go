@@ -174,7 +174,7 @@ type job struct {
 	named bool
 	// mayThink says that the template lets the model choose to think.
 	mayThink bool
-	// oneCall ends the answer behind its first call.
+	// oneCall ends the answer after its first call.
 	oneCall bool
 	// budget bounds the tokens of thoughts; 0: no bound.
 	budget int

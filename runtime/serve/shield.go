@@ -42,7 +42,7 @@ func (t *Text) shieldOf(c conversation) (*shield, error) {
 	return &shield{t, mark}, nil
 }
 
-// conversation returns a copy of c whose texts name no control tokens. The mark stands behind the first character of
+// conversation returns a copy of c whose texts name no control tokens. The mark stands after the first character of
 // each such name, so that the tokenizer takes the name for plain text. Answers of the model keep the marks of their
 // thoughts.
 func (s *shield) conversation(c conversation) conversation {
@@ -76,7 +76,7 @@ func (s *shield) message(d *template.Dict) *template.Dict {
 	return out
 }
 
-// answer shields an answer: what stands between and behind the marks of its thoughts. The mark that opens them may be
+// answer shields an answer: what stands between and after the marks of its thoughts. The mark that opens them may be
 // missing, where a template has written it.
 func (s *shield) answer(text string) string {
 	f := s.text.format

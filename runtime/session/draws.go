@@ -105,7 +105,7 @@ func (d Draws) attach(m *ir.Module) (*ir.Module, int, error) {
 	return m, int(vocab), nil
 }
 
-// build adds the operations of the sampler behind logits [1, vocab], and their parameters.
+// build adds the operations of the sampler after logits [1, vocab], and their parameters.
 func (d Draws) build(b *ir.Builder, f *ir.Func, logits *ir.Value, vocab int) []*ir.Value {
 	params := map[string]*ir.Value{}
 	for _, in := range d.inputs(vocab) {
@@ -147,7 +147,7 @@ type drawCall struct {
 	list   *tokenList
 }
 
-// inputs returns the parameters of the sampler in their order, behind tokens and input_pos.
+// inputs returns the parameters of the sampler in their order, after tokens and input_pos.
 func (d Draws) inputs(vocab int) []drawInput {
 	row := func(t *eval.Tensor) eval.Value { return eval.Value{Tensor: t} }
 	float := func(v float32) eval.Value { return row(eval.Floats(ir.F32, []int{1}, []float32{v})) }

@@ -96,7 +96,7 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 	return a, err
 }
 
-// decode decodes an answer of at most limit tokens behind a first step, and says why it ended.
+// decode decodes an answer of at most limit tokens after a first step, and says why it ended.
 func (s *Session) decode(ctx context.Context, r *Request, a *Answer, step Step, limit int) (_ StopReason, err error) {
 	whole := context.WithoutCancel(ctx)
 	for p := r.Sampling; ; {

@@ -33,7 +33,7 @@ func LoadRows(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
 	return model, nil
 }
 
-// Rows feeds tokens and gives the most likely token and the logits behind each of them but the first skip; they are
+// Rows feeds tokens and gives the most likely token and the logits after each of them but the first skip; they are
 // valid until the next call. A model of [LoadRows] takes tokens in chunks; any other takes those whose logits are given
 // one by one.
 func (s *Session) Rows(ctx context.Context, tokens []int, skip int) ([]Step, error) {

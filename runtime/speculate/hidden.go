@@ -10,7 +10,7 @@ import (
 // products are the operations that can be lm_head, each with the operand that is the hidden state.
 var products = map[string]string{"linear": "x", "addmm": "mat1", "quantized_matmul": "x"}
 
-// Hidden returns the module with a second output of its main method: the hidden state that lm_head reads, behind the
+// Hidden returns the module with a second output of its main method: the hidden state that lm_head reads, after the
 // final norm, f32 [..., H] for every row that has logits. The logits must be the only output so far, and only
 // elementwise work may follow lm_head. m is not changed; the result shares operations with it.
 func Hidden(m *ir.Module) (*ir.Module, error) {

@@ -10,7 +10,7 @@ const MaxMatch = 64
 const undoTokens = 256
 
 // Index finds drafts in the text itself: it tells the longest end of the text, of at most MaxMatch tokens, that
-// occurs in it before, and the latest of these places; the tokens behind it are the draft.
+// occurs in it before, and the latest of these places; the tokens after it are the draft.
 //
 // It is a suffix automaton (Blumer et al., The smallest automaton recognizing the subwords of a text, 1985), which
 // grows by a token at a time in amortized constant time, and takes at most MaxMatch steps more for each. Its states

@@ -129,7 +129,7 @@ func InOrder(shape, stride []int) []int {
 	return out
 }
 
-// AxisFirst is InOrder with an axis before all others: its indices are rows that lie one behind the other. It fails
+// AxisFirst is InOrder with an axis before all others: its indices are rows that lie one after the other. It fails
 // where elements share memory.
 func AxisFirst(shape, stride []int, axis int) ([]int, bool) {
 	for i, s := range stride {

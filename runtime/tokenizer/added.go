@@ -15,7 +15,7 @@ type addedToken struct {
 	id         int32
 	singleWord bool // not next to a word character
 	lstrip     bool // takes the white space before it in
-	rstrip     bool // takes the white space behind it in
+	rstrip     bool // takes the white space after it in
 	normalized bool // looked for in normalized text, in its normalized form
 	special    bool
 }
@@ -52,7 +52,7 @@ func readAdded(v value) []addedToken {
 }
 
 // newAdded returns the tokens ids as the library does, which does not go by those in the file: the one that the model's
-// vocabulary has, or the next behind it. vocab learns what the tokens are called: in normalized form, if they are
+// vocabulary has, or the next after it. vocab learns what the tokens are called: in normalized form, if they are
 // looked for in it.
 func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) string,
 	at *place) (*addedVocabulary, []string) {
@@ -116,7 +116,7 @@ func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) str
 }
 
 // find cuts s at the tokens of one trie. It calls text with what is between them and token with the id of each.
-// Special tokens are left in the text unless parseSpecial, and so are names with a mark right behind them (0: no mark).
+// Special tokens are left in the text unless parseSpecial, and so are names with a mark right after them (0: no mark).
 func (a *addedVocabulary) find(
 	t *trie, s string, parseSpecial bool, mark rune, text func(begin, end int), token func(id int32),
 ) {

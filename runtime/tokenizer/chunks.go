@@ -182,9 +182,9 @@ func (t *Tokenizer) lastCut(text []byte, from int) int {
 // by side, and
 //
 //   - where words are cut by wordRules, a word ends there. Spaces are only ever at the beginning of a match or among
-//     other white space; letters and numbers are in no match with the line ends behind them; and with lines, white
-//     space with a line end in it is cut behind the last of them. No rule looks at what is before a match, so that
-//     the words behind the place are the same, too. All normalizers are NFC, which joins nothing to a space or line
+//     other white space; letters and numbers are in no match with the line ends after them; and with lines, white
+//     space with a line end in it is cut after the last of them. No rule looks at what is before a match, so that
+//     the words after the place are the same, too. All normalizers are NFC, which joins nothing to a space or line
 //     end;
 //   - else, words are not cut there, and no merge has them side by side. The normalizers replace single characters.
 func (t *Tokenizer) mayCut(before, next rune) bool {

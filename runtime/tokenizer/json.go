@@ -36,7 +36,7 @@ func fail(at *place, format string, args ...any) {
 // maxDepth is how deep values may nest. It is serde_json's bound, under which the library reads.
 const maxDepth = 127
 
-// A reader walks JSON text (RFC 8259), as strictly as serde_json: valid UTF-8, no lone surrogates, nothing behind the
+// A reader walks JSON text (RFC 8259), as strictly as serde_json: valid UTF-8, no lone surrogates, nothing after the
 // value. Vocabularies and merges, which make up nearly all of a file, are taken in passing; see value for the rest.
 // Strings that it returns may be parts of data: what outlives the reading is cloned.
 type reader struct {

@@ -42,7 +42,7 @@ func (t *preTokenizer) cutFrom(i int, s string, first bool, word func(string)) {
 	}
 }
 
-// read appends the cutters of a component, in order. starts says whether it is known, behind the normalizers, that a
+// read appends the cutters of a component, in order. starts says whether it is known, after the normalizers, that a
 // text is the beginning of what was given to Encode. It is long because it is one switch over the kinds, with a short
 // case for each.
 func (t *preTokenizer) read(v value, starts bool) {
@@ -50,7 +50,7 @@ func (t *preTokenizer) read(v value, starts bool) {
 	kind := c.oneOf("type", "ByteLevel", "Split", "Sequence", "Digits", "Metaspace", "Whitespace", "WhitespaceSplit",
 		"Punctuation", "CharDelimiterSplit", "BertPreTokenizer")
 	if t.byteLevel && kind != "Sequence" {
-		// Something comes behind ByteLevel, which must then write its alphabet.
+		// Something comes after ByteLevel, which must then write its alphabet.
 		t.writeByteLevel()
 	}
 	t.other = t.other || !slices.Contains([]string{"ByteLevel", "Split", "Sequence"}, kind)
@@ -202,7 +202,7 @@ func whitespace(s string, _ bool, emit func(string)) {
 }
 
 // behaviors are what Split may do with the matches: drop them, make each a piece, join each to the piece before or
-// behind, or make runs of them a piece.
+// after, or make runs of them a piece.
 var behaviors = []string{"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"}
 
 // split returns a cutter that cuts at the matches of a pattern. With invert, what is between them counts as matches.

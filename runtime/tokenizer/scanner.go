@@ -79,7 +79,7 @@ func (sc *scanner) next(s string, at int) int {
 	return sc.space(s, at)
 }
 
-// word returns the end of the letters that begin at at, behind a character r of n bytes that may stand before them;
+// word returns the end of the letters that begin at at, after a character r of n bytes that may stand before them;
 // at where there are none.
 func (sc *scanner) word(s string, at int, r rune, n int) int {
 	switch {
@@ -118,7 +118,7 @@ func (sc *scanner) number(s string, at int, r rune, n int) int {
 	return end
 }
 
-// punctuation returns the end of what is no letter, digit or space from at on, behind a space; at where there is none.
+// punctuation returns the end of what is no letter, digit or space from at on, after a space; at where there is none.
 func (sc *scanner) punctuation(s string, at int, r rune) int {
 	begin := at
 	if r == ' ' {
@@ -134,7 +134,7 @@ func (sc *scanner) punctuation(s string, at int, r rune) int {
 }
 
 // space returns the end of white space: up to the last line end; or all of it but the last character, which goes with
-// the word behind it; or all of it.
+// the word after it; or all of it.
 func (sc *scanner) space(s string, at int) int {
 	end := run(s, at, ucd.Space)
 	if sc.lines {

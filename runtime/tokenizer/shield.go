@@ -7,7 +7,7 @@ import (
 )
 
 // A Shield keeps texts from naming control tokens: those that steer a model, such as the marks of turns. It puts a
-// mark, a character of the caller's choice that no text has, behind the first character of their names, and
+// mark, a character of the caller's choice that no text has, after the first character of their names, and
 // [Tokenizer.Encode] with that mark takes them for text and the mark out. Its methods may be called concurrently.
 type Shield struct {
 	tokenizer *Tokenizer
@@ -35,7 +35,7 @@ func (t *Tokenizer) NewShield(control func(name string) bool) *Shield {
 }
 
 // Text returns a text with marks in the names of control tokens, and in its end where a name may begin there that the
-// text behind it completes. What is not UTF-8 in it becomes U+FFFD.
+// text after it completes. What is not UTF-8 in it becomes U+FFFD.
 func (s *Shield) Text(text string, mark rune) string {
 	text = validText(text)
 	var out strings.Builder
@@ -75,7 +75,7 @@ func begins(end string) bool {
 	return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !unicode.IsSpace(c)
 }
 
-// everywhere puts a mark behind every character: characters that become a name together do not, one by one.
+// everywhere puts a mark after every character: characters that become a name together do not, one by one.
 func everywhere(text string, mark rune) string {
 	var out strings.Builder
 	for _, c := range text {

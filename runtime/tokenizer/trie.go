@@ -3,7 +3,7 @@ package tokenizer
 // A trie finds the longest of many texts that a text begins with.
 type trie struct {
 	first [256]int32      // the node of each first byte, 0: none
-	next  map[edge]int32  // the node behind a node and a byte
+	next  map[edge]int32  // the node after a node and a byte
 	found map[int32]int32 // the value at a node
 	nodes int32
 }

@@ -40,7 +40,7 @@ func (g *merger) word(out []int, word string) []int {
 }
 
 // A splitter collects initial symbols. An unknown character is pending until it is clear that no other is to be fused
-// with it: the library writes it before the next character that is known, and so behind byte tokens in between.
+// with it: the library writes it before the next character that is known, and so after byte tokens in between.
 type splitter struct {
 	m       *bpe
 	ids     []int32
@@ -171,7 +171,7 @@ type link struct {
 	gone       bool
 }
 
-// A queued is a merge that was possible for the symbol at pos and the one behind it.
+// A queued is a merge that was possible for the symbol at pos and the one after it.
 type queued struct {
 	merge
 	pos int32

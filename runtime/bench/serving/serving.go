@@ -56,7 +56,7 @@ type Row struct {
 	// more where a character has several.
 	First   Times `json:"first"`
 	Between Times `json:"between"`
-	// Stream are the tokens per second of one stream behind its first part, the median of all; 0 for answers of one
+	// Stream are the tokens per second of one stream after its first part, the median of all; 0 for answers of one
 	// token.
 	Stream float64 `json:"stream_tokens_per_second"`
 	// Total are the tokens per second of all answers together, over the whole time.
@@ -153,7 +153,7 @@ type measurement struct {
 	random *rand.Rand
 }
 
-// measure runs a row, behind a request of each stream that is not measured.
+// measure runs a row, after a request of each stream that is not measured.
 func (m *measurement) measure(ctx context.Context, row *Row) error {
 	if _, err := m.ask(ctx, row, row.Concurrent, min(row.Generate, warmUpTokens)); err != nil {
 		return fmt.Errorf("warm-up: %w", err)

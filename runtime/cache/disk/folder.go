@@ -22,7 +22,7 @@ import (
 // suffix ends the names of the files.
 const suffix = ".prefix"
 
-// sumSize is the size of the checksum behind a content, in bytes: xxHash's 64 bits of the name and the content. It is
+// sumSize is the size of the checksum after a content, in bytes: xxHash's 64 bits of the name and the content. It is
 // for damage, not against who can write the file.
 const sumSize = 8
 

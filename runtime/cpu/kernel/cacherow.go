@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Rows of codes of 8 bits, in which caches of attention can be kept: the codes of a row, and behind them the scales of
+// Rows of codes of 8 bits, in which caches of attention can be kept: the codes of a row, and after them the scales of
 // its groups, bfloat16, up to a multiple of 4 bytes. A group has 32 codes, or the whole row where that has fewer.
 
 // Q8RowBytes returns the size in bytes of a row of width codes.

@@ -65,7 +65,7 @@ func (c *cuts) inputs(rows int) (out []*eval.Tensor) {
 	return out
 }
 
-// run feeds the sequence, whose state lies in slot 3, in pieces, each of them behind rows of another one where beside
+// run feeds the sequence, whose state lies in slot 3, in pieces, each of them after rows of another one where beside
 // is set. It gives the sequence's results and its state.
 func (c *cuts) run(t *testing.T, pieces []int, beside bool) (results [4][]float32) {
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 )
 
 // All yields the begin and end of the matches in s, which must be valid UTF-8, from left to right: each is the
-// leftmost after the one before, and an empty match is not taken right behind another match.
+// leftmost after the one before, and an empty match is not taken right after another match.
 func (re *Regex) All(s string) iter.Seq2[int, int] {
 	return func(yield func(int, int) bool) {
 		m := matcher{re: re, text: s}
