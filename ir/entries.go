@@ -13,7 +13,7 @@ import (
 
 // needs lists the constants, buffers and init operations that an entry uses.
 type needs struct {
-	values  map[*Value]bool // constants and derived constants, of the entry and of the operations of init that it needs
+	values  map[*Value]bool // constants and derived constants that the entry uses, or an operation of init for it
 	buffers map[*Buffer]bool
 	init    map[*Op]bool
 }
@@ -198,10 +198,10 @@ type joiner struct {
 	constants map[string]*Constant // of m, by name
 	named     map[string]*Buffer
 	derived   map[*Constant]*Derived // by cell
-	values    map[*Value]*Value      // what stands for a value of a part
-	buffers   map[*Buffer]*Buffer
+	values    map[*Value]*Value      // for a value of a part, the value of m in its place
+	buffers   map[*Buffer]*Buffer    // for a buffer of a part, the buffer of m in its place
 	ids       map[*Value]string
-	init      map[string]*Op // operations of init by what they compute
+	init      map[string]*Op // the operations of init, by what they compute
 }
 
 // id returns a text for a value of the joined module that no other value has.
@@ -212,7 +212,8 @@ func (j *joiner) id(v *Value) string {
 	return j.ids[v]
 }
 
-// note makes an operation of init one that others may turn out to be.
+// note enters an operation of init of m by what it computes. An operation of another part that computes the same is
+// then left out.
 func (j *joiner) note(op *Op) {
 	if pure(op) {
 		if key := computes(op, j.id); j.init[key] == nil {

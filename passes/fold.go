@@ -9,8 +9,8 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// Folding says which operations folding computes and what becomes of their results. It folds operations with one
-// result whose arguments are all small constants ([ir.OpDef.CanFold]).
+// Folding holds the settings of constant folding. It computes operations with one result whose arguments are all small
+// constants ([ir.OpDef.CanFold]), and replaces the result by a constant.
 type Folding struct {
 	// Constant returns the constant that an argument refers to, or nil.
 	Constant func(*ir.Value) *ir.Constant
@@ -19,13 +19,13 @@ type Folding struct {
 	// Limit is the largest tensor that folding reads or makes: in elements, or in bytes where InBytes is set.
 	Limit   int64
 	InBytes bool
-	// Precisions are those in which an operation is computed. It is folded where all give the same bits.
+	// Precisions are the precisions in which an operation is computed. It is folded only if all give the same bits.
 	Precisions []eval.Precision
-	// Result makes the value that replaces the result of an operation.
+	// Result returns the value that replaces the result of op, whose elements have been computed: t.
 	Result func(b *ir.Builder, op *ir.Op, t *eval.Tensor) *ir.Value
 }
 
-// Fold computes the operations of the entries that f says.
+// Fold folds the operations of all entries of m.
 func (f *Folding) Fold(m *ir.Module) error {
 	var failed error
 	err := ir.Build(func() {

@@ -150,7 +150,8 @@ func (q qwen) network(g *gguf, block string) {
 	g.quantized(block+"ffn_down_shexp.weight", q.inner, q.hidden)
 }
 
-// gemma are the dimensions of a model of five sliding windows, of 256 to a head, and then a full attention, of 512.
+// gemma has the dimensions of a model in which every sixth layer has full attention, with heads of 512 numbers, and the
+// others have sliding windows, with heads of 256.
 type gemma struct {
 	hidden, inner           uint64
 	heads, kvHeads, kvFull  uint64

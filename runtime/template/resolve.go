@@ -77,7 +77,7 @@ type frame struct {
 	toplevel bool
 	// soft says that the place is directly in an if, where a missing filter is no error until it is used.
 	soft bool
-	// loops is how many loops of the function the place is in.
+	// loops is the number of loops around the place, up to the macro or block that it is in.
 	loops int
 }
 
