@@ -142,6 +142,15 @@ func (t *Table) Begin(x Extent) ([]Copy, bool) {
 	return copies, true
 }
 
+// Shares reports whether Begin of a call would return copies: somebody else holds a block that the call writes further.
+func (t *Table) Shares() bool {
+	shares := t.copies(BlockPool, t.blocks) > 0
+	for i, r := range t.rings {
+		shares = shares || t.copies(t.mem.layout.RingPool(i), r.Blocks) > 0
+	}
+	return shares
+}
+
 // grow extends a list of blocks, whose first one has number first, by room for rows more positions that the table may
 // write.
 func (t *Table) grow(p Pool, first int, blocks []int32, rows int, copies *[]Copy) []int32 {

@@ -22,7 +22,8 @@
 //   - What a sequence holds is the first tokens of it, and the call feeds those after.
 //   - The tokens of a sequence do not depend on who shares its calls. This package guarantees the part that is
 //     its own: a call reads what the sequence itself, or one with the same ids before, has written.
-//   - One call at a time: Next, run it, Done.
+//   - One call at a time: Next, run it, Done. The next one can be planned before Done, where it follows from the
+//     first one: Ahead.
 //
 // A Scheduler is deterministic and not safe for concurrent use.
 //

@@ -48,7 +48,7 @@ func (s *Scheduler) Drafted(id ID, drafts []int32) error {
 func (s *Scheduler) validate(of map[ID]*Result, n int) error {
 	wanted := 0
 	for _, p := range s.flight {
-		if !p.wants() {
+		if !p.wanted {
 			continue
 		}
 		wanted++
@@ -74,7 +74,9 @@ func (s *Scheduler) validate(of map[ID]*Result, n int) error {
 // settle books one entry of a call.
 func (s *Scheduler) settle(p *pick, r *Result) {
 	q := p.q
-	q.table.End()
+	if !p.ended {
+		q.table.End()
+	}
 	if r == nil { // a part of a prompt
 		s.insert(p)
 		q.table.Settle()
@@ -86,12 +88,16 @@ func (s *Scheduler) settle(p *pick, r *Result) {
 		}
 		return
 	}
-	// The rows of drafts that do not stand are taken back; their states were kept.
-	if err := q.table.Rollback(p.drafts - (len(r.Tokens) - 1)); err != nil {
-		panic(err)
+	if next := s.aheadOf(q); next != nil {
+		s.ahead.call.Tokens[next.first] = r.Tokens[0]
+	} else {
+		// The rows of drafts that do not stand are taken back; their states were kept.
+		if err := q.table.Rollback(p.drafts - (len(r.Tokens) - 1)); err != nil {
+			panic(err)
+		}
+		s.insert(p)
+		q.table.Settle()
 	}
-	s.insert(p)
-	q.table.Settle()
 	s.turns = remove(s.turns, q)
 	q.tokens, q.drafts = append(q.tokens, r.Tokens...), nil
 	if q.Drafts > 0 {
@@ -129,7 +135,7 @@ func (s *Scheduler) insert(p *pick) {
 // since the last Done. The others go on.
 func (s *Scheduler) Fail() []End {
 	flight := s.flight
-	s.flight = nil
+	s.flight, s.ahead = nil, nil // the call ahead has the same sequences
 	for _, p := range flight {
 		s.finish(p.q, Failed)
 	}

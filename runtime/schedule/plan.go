@@ -14,6 +14,9 @@ type pick struct {
 	rows        int  // drafts not counted
 	drafts      int
 	checkpoints []checkpoint // ascending
+	first       int          // the first of its rows in the call
+	wanted      bool         // the call wants a token of it
+	ended       bool         // the table counts its rows already: see Ahead
 }
 
 // checkpoint is a position within the rows of a pick whose state is kept. A spare one only has a regular distance from
@@ -34,6 +37,10 @@ func (s *Scheduler) Next() (*Call, error) {
 	if s.flight != nil {
 		return nil, errors.New("schedule: Next was called again before Done")
 	}
+	if s.ahead != nil {
+		return s.takeAhead(), nil
+	}
+	s.short = false
 	s.admit()
 	picks := s.pick()
 	slices.SortFunc(picks, func(a, b *pick) int { return a.q.order - b.q.order })
@@ -191,12 +198,12 @@ func (s *Scheduler) distance(n int) int {
 // enter writes the entry of a pick for which there is room.
 func (s *Scheduler) enter(p *pick, call *Call) {
 	q := p.q
-	e := Entry{ID: q.ID, First: len(call.Tokens), Rows: p.rows + p.drafts, Start: q.table.Pos(), Drafts: p.drafts,
-		Blocks: q.table.Blocks(), Reads: q.table.Reads(), Writes: q.table.Writes()}
-	e.Rings = append(e.Rings, q.table.Rings()...)
-	if p.wants() {
-		e.Wanted = 1 + p.drafts
+	p.first, p.wanted = len(call.Tokens), p.wants()
+	wanted := 0
+	if p.wanted {
+		wanted = 1 + p.drafts
 	}
+	e := p.entry(wanted)
 	call.Tokens = append(call.Tokens, q.tokens[e.Start:e.Start+p.rows]...)
 	call.Tokens = append(call.Tokens, q.drafts[:p.drafts]...)
 	call.Entries = append(call.Entries, e)
@@ -207,4 +214,11 @@ func (s *Scheduler) enter(p *pick, call *Call) {
 	} else {
 		s.stats.PromptRows += p.rows
 	}
+}
+
+// entry returns the entry of a pick in a call that wants so many tokens of it.
+func (p *pick) entry(wanted int) Entry {
+	t := p.q.table
+	return Entry{ID: p.q.ID, First: p.first, Rows: p.rows + p.drafts, Start: t.Pos(), Drafts: p.drafts, Wanted: wanted,
+		Blocks: t.Blocks(), Rings: slices.Clone(t.Rings()), Reads: t.Reads(), Writes: t.Writes()}
 }

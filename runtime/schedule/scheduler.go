@@ -49,6 +49,8 @@ type Scheduler struct {
 	running []*sequence // by order
 	turns   []*sequence // running sequences with a prompt to feed; the first one has its turn
 	flight  []*pick     // the parts of the call that Next returned
+	ahead   *ahead      // the call that follows it, as Ahead has planned it; nil: none
+	short   bool        // a sequence of the call that Next returned had ended before
 	ended   []End       // the sequences that have ended since the last Done
 	stuck   bool        // memory had no room for the first that waits, and none was freed since
 	arrived int
@@ -136,6 +138,13 @@ func (s *Scheduler) Check() error {
 			return fmt.Errorf("sequence %d has a turn and does not run", q.ID)
 		}
 	}
+	if s.ahead != nil {
+		for _, p := range s.ahead.picks {
+			if !slices.Contains(s.running, p.q) {
+				return fmt.Errorf("sequence %d has a row in the call ahead and does not run", p.q.ID)
+			}
+		}
+	}
 	return cache.Check(s.memory, s.prefix, tables...)
 }
 
@@ -205,6 +214,7 @@ func (s *Scheduler) preempt(q *sequence) {
 func (s *Scheduler) finish(q *sequence, why Reason) {
 	if q.table != nil {
 		if why != Failed {
+			s.retract(q)
 			s.prefix.Insert(q.tokens, q.table, q.table.Pos())
 		}
 		q.table.Close()

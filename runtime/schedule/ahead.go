@@ -1,0 +1,102 @@
+package schedule
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/runtime/cache"
+)
+
+// This file plans a call before the tokens of the call before it are known, so that an executor can begin it meanwhile.
+// That is possible where the first call has a decoding row of every running sequence and nothing else: the next one has
+// the same sequences, each one position further, if none of them ends.
+//
+// The rows of such a call must leave no trace where they are not wanted in the end. So a row writes the recurrent state
+// to a slot of its own, as the row of a draft does, and is taken back as that is.
+
+// ahead is a call that was planned before the call before it had ended.
+type ahead struct {
+	call  *Call
+	picks []*pick // of the sequences that have not ended; row i of the call is of the i-th one that it was planned with
+	// short says that a sequence of the call has ended.
+	short bool
+}
+
+// Ahead returns the call that follows the one of Next if each of its sequences gets one token and does not end: without
+// its Tokens, which Done fills in, and without copies. The next Next returns the same call. Sequences that end before
+// that stay in the call, and what it gives for them counts for nothing: there is no result for them. If all of them
+// end, Next plans anew.
+//
+// Ahead returns nil where another call may follow: a prompt runs or can be admitted, a sequence drafts or has its last
+// token coming, or memory has no room. It is called at most once for a call of Next.
+func (s *Scheduler) Ahead() *Call {
+	if !s.foreseeable() {
+		return nil
+	}
+	x := cache.Extent{Rows: 1, Exact: true}
+	need := make(cache.Demand, s.memory.Layout().Pools())
+	for _, p := range s.flight {
+		p.q.table.End()
+		p.ended = true
+		need.Add(p.q.table.Demand(x))
+	}
+	if slices.ContainsFunc(s.flight, func(p *pick) bool { return p.q.table.Shares() }) || !s.prefix.Reclaim(need) {
+		return nil
+	}
+	a := &ahead{call: &Call{Tokens: make([]int32, len(s.flight))}}
+	for row, p := range s.flight {
+		p.q.table.Begin(x)
+		next := &pick{q: p.q, decode: true, rows: 1, first: row, wanted: true}
+		a.picks = append(a.picks, next)
+		a.call.Entries = append(a.call.Entries, next.entry(1))
+	}
+	s.ahead = a
+	return a.call
+}
+
+// foreseeable reports whether the call of Next is followed by one of the same sequences, unless one of them ends.
+func (s *Scheduler) foreseeable() bool {
+	admits := len(s.waiting) > 0 && !s.stuck && len(s.running) < s.config.Sequences
+	return len(s.flight) > 0 && len(s.flight) == len(s.running) && s.ahead == nil && !s.short && !admits &&
+		!slices.ContainsFunc(s.flight, func(p *pick) bool {
+			return !p.decode || p.ended || p.drafts > 0 || p.q.Drafts > 0 || p.q.cancelled ||
+				p.q.drawn()+1 >= p.q.MaxTokens
+		})
+}
+
+// takeAhead makes the call of Ahead the call of Next.
+func (s *Scheduler) takeAhead() *Call {
+	a := s.ahead
+	s.ahead, s.flight, s.short = nil, a.picks, a.short
+	s.stats.Calls++
+	s.stats.Rows += len(a.picks)
+	s.stats.DecodeRows += len(a.picks)
+	return a.call
+}
+
+// aheadOf returns the part of the call of Ahead for a sequence, nil where it has none.
+func (s *Scheduler) aheadOf(q *sequence) *pick {
+	if s.ahead != nil {
+		for _, p := range s.ahead.picks {
+			if p.q == q {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// retract takes the row of a sequence back that the call of Ahead has.
+func (s *Scheduler) retract(q *sequence) {
+	if s.aheadOf(q) == nil {
+		return
+	}
+	q.table.End()
+	if err := q.table.Rollback(1); err != nil {
+		panic(err) // Ahead has kept the state before the row
+	}
+	q.table.Settle()
+	s.ahead.picks = slices.DeleteFunc(s.ahead.picks, func(p *pick) bool { return p.q == q })
+	if s.ahead.short = true; len(s.ahead.picks) == 0 {
+		s.ahead = nil
+	}
+}
