@@ -95,6 +95,28 @@ type Entries interface {
 	Call(ctx context.Context, entry string, inputs []eval.Value) ([]eval.Value, error)
 }
 
+// PipelinedEntries is implemented by instances on which a call of an entry for many sequences can be submitted before
+// the result of the call before it was read.
+type PipelinedEntries interface {
+	Entries
+	// PipelinesEntries reports whether CallPipelined heeds hints. If not, it is Call.
+	PipelinesEntries() bool
+	// CallPipelined is Call with a hint which call of the same entry is likely to follow; nil: none. The instance may
+	// start it while this call runs, or ignore the hint. A call that was started and is not made next leaves what it
+	// wrote: indices of buffers that the tables in its inputs name. So the caller names only indices that are written
+	// again before they are read, and none that the same call reads, except for rows of a cache, of which a row sees
+	// those up to its own position.
+	CallPipelined(ctx context.Context, entry string, inputs []eval.Value, next *Next) ([]eval.Value, error)
+}
+
+// Next is a call that is likely to follow another one.
+type Next struct {
+	// Inputs are its inputs. The first Fed elements of the first one will be those of the first output of the call
+	// before, whatever they are here. Later elements count for nothing: they are of rows of no sequence.
+	Inputs []eval.Value
+	Fed    int
+}
+
 // State is the content of a buffer of an instance.
 type State struct {
 	// Buffer is the buffer's name.

@@ -11,8 +11,8 @@ import (
 
 // Compile compiles a module with an engine and wraps the result so that panics become errors. A panic in a call of the
 // engine, the executable or one of its instances is returned as a [*fault.Error]; after it the instance can only be
-// closed. The results implement Bounded, Pipelined, Stateful and Entries where the engine's do, and Units together with
-// Entries.
+// closed. The results implement Bounded, Pipelined, Stateful and Entries where the engine's do, and PipelinedEntries
+// and Units together with Entries.
 func Compile(e Engine, m *ir.Module, o Options) (x Executable, err error) {
 	fault.Readable()
 	defer fault.Recover("compiling for device "+e.Name(), &err)
@@ -157,6 +157,24 @@ func (x guardedEntries) Call(ctx context.Context, entry string, inputs []eval.Va
 	fault.Readable()
 	defer fault.Recover(entry, &err)
 	return x.inner.Call(ctx, entry, inputs)
+}
+
+// PipelinesEntries implements PipelinedEntries for all that are Entries.
+func (x guardedEntries) PipelinesEntries() bool {
+	p, ok := x.inner.(PipelinedEntries)
+	return ok && p.PipelinesEntries()
+}
+
+// CallPipelined is Call where the instance does not pipeline entries.
+func (x guardedEntries) CallPipelined(ctx context.Context, entry string, inputs []eval.Value,
+	next *Next) (out []eval.Value, err error) {
+	p, ok := x.inner.(PipelinedEntries)
+	if !ok {
+		return x.Call(ctx, entry, inputs)
+	}
+	fault.Readable()
+	defer fault.Recover(entry, &err)
+	return p.CallPipelined(ctx, entry, inputs, next)
 }
 
 // ReadUnits is for instances of modules of many sequences, which are Entries.

@@ -13,6 +13,16 @@ import (
 // This file binds the operations on block-wise KV caches, for calls of many sequences. ir/ragged.go describes the
 // tables.
 
+// writesBlocks reports whether an operation writes rows of pools of blocks, at positions and in blocks that are inputs
+// of the call.
+func writesBlocks(op *ir.Op) bool {
+	switch op.Def.Name {
+	case "block_write", "rope_rows_write", "rows_attention_step":
+		return true
+	}
+	return false
+}
+
 // rowTable returns an operand of integers, one for each row, that is an input of the call: its value on the device, and
 // the host value that checks read.
 func (b *binder) rowTable(name string) (at *value, known *hostValue) {

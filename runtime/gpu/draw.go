@@ -62,7 +62,7 @@ func bindDraw(b *binder) bool {
 		Tops: scratch(4 * parts), TopsAt: scratch(4 * parts), Values: scratch(4 * parts * each),
 		Places: scratch(4 * parts * each),
 		Counts: scratch(4 * parts), Sums: scratch(8 * parts), Token: bytesOf(out), Next: scratch(4)}
-	if fed, most := b.plan.uniforms.indexOf(b.plan.inputs[0]); rows == 1 && vocab <= most {
+	if fed, most := b.plan.uniforms.indexOf(b.plan.inputs[0]); fed != nil && fed.Size == 4*rows && vocab <= most {
 		a.Next.then = fed
 	}
 	b.launch("sample part", part, nil, kernels.SamplePartArguments[operand]{Logits: a.Logits, Temperature: temperature,

@@ -24,6 +24,7 @@ type instance struct {
 	plans   []plan.Plans[*boundPlan] // of each entry
 	arena   *slot
 	parity  int             // which buffer, 0 or 1, of a double-buffered slot the next call reads: see pipelining.go
+	twofold bool            // states are double-buffered
 	pending *pending        // the call that was submitted early, or nil: see pipelining.go
 	ctx     context.Context // the context of the running call
 	// buffers are freed by Close.
@@ -94,22 +95,35 @@ func (x *instance) Run(ctx context.Context, inputs []eval.Value) (out []eval.Val
 
 // Call calls the entry of that name: see engine.Entries.
 func (x *instance) Call(ctx context.Context, entry string, inputs []eval.Value) ([]eval.Value, error) {
+	return x.CallPipelined(ctx, entry, inputs, nil)
+}
+
+// PipelinesEntries reports that calls of entries are pipelined where their plans allow it.
+func (x *instance) PipelinesEntries() bool { return true }
+
+// CallPipelined is Call that also submits the call that is likely to follow, if the program allows that: see
+// engine.PipelinedEntries.
+func (x *instance) CallPipelined(ctx context.Context, entry string, inputs []eval.Value,
+	next *engine.Next) ([]eval.Value, error) {
 	at := slices.IndexFunc(x.exe.entries, func(m *ir.Module) bool { return m.Entry.Name == entry })
 	if at < 0 {
 		return nil, fmt.Errorf("the module has no entry %q", entry)
 	}
-	return x.callEntry(ctx, at, inputs, nil)
+	return x.callEntry(ctx, at, inputs, next)
 }
 
 // RunPipelined is Run that also submits the call that is likely to follow, if the program allows that: see
 // engine.Pipelined.
 func (x *instance) RunPipelined(ctx context.Context, inputs, next []eval.Value) (out []eval.Value, err error) {
-	return x.callEntry(ctx, 0, inputs, next)
+	if next == nil {
+		return x.callEntry(ctx, 0, inputs, nil)
+	}
+	return x.callEntry(ctx, 0, inputs, &engine.Next{Inputs: next, Fed: 1})
 }
 
-// callEntry calls an entry by its number. next holds the inputs of the call that is likely to follow, or is nil: see
-// RunPipelined.
-func (x *instance) callEntry(ctx context.Context, entry int, inputs, next []eval.Value) (out []eval.Value, err error) {
+// callEntry calls an entry by its number. next is the call that is likely to follow, or nil.
+func (x *instance) callEntry(ctx context.Context, entry int, inputs []eval.Value,
+	next *engine.Next) (out []eval.Value, err error) {
 	f := x.exe.entries[entry].Entry
 	defer func() {
 		// Kernels do not repeat the checks that were made with the plan. If a program gets around those checks, the
@@ -165,7 +179,7 @@ func (x *instance) results(c *call) (out []eval.Value, err error) {
 	out = make([]eval.Value, len(p.outputs))
 	for i, v := range p.outputs {
 		if c.result != nil {
-			out[i].Tensor, err = c.token()
+			out[i].Tensor, err = c.tokens()
 		} else {
 			out[i], err = x.content(f.Body.Results[i], v)
 		}
@@ -173,7 +187,7 @@ func (x *instance) results(c *call) (out []eval.Value, err error) {
 			return nil, fmt.Errorf("output %d: %w", i, err)
 		}
 		if x.pending != nil {
-			x.pending.token = int(out[i].Tensor.I[0])
+			x.pending.tokens = out[i].Tensor.I
 		}
 		if out[i].Tensor != nil {
 			out[i].Tensor = eval.ConvertOutput(out[i].Tensor, f.Outputs[i].DType, x.exe.precision)

@@ -7,20 +7,23 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
-// This file pipelines calls. While the device computes one token, the host submits the kernels of the next call, which
-// read that token on the device. If the caller then asks for another call, the early one must leave no trace:
+// This file pipelines calls. While the device computes tokens, the host submits the kernels of the next call, which
+// read these tokens on the device. If the caller then asks for another call, the early one must leave no trace:
 //
 //   - The uniforms, the result and the recurrent states are double-buffered. A call reads one buffer of each pair and
-//     writes states and the next call's token to the other. Then the buffers swap, unless the early call is dropped.
+//     writes states and the next call's tokens to the other. Then the buffers swap, unless the early call is dropped.
 //   - A KV cache has a row for each position. The row that a dropped call wrote is overwritten by the call that takes
 //     its place, before anything reads it.
+//   - The slots of a call of many sequences are not double-buffered here. Its tables name the slots that it reads and
+//     those that it writes, and the caller takes others for the latter: see engine.PipelinedEntries.
 
 // pipelining is what a plan needs so that it can be submitted before the call before it has ended.
 type pipelining struct {
-	token  *slot   // the uniform that holds the token
+	token  *slot   // the uniform that holds the tokens
 	states []*slot // the states that are double-buffered
 	// ready says that the second buffers are allocated.
 	ready bool
@@ -32,11 +35,19 @@ type pipelining struct {
 // doubleBuffered reports whether a call of the plan reads one buffer of each pair and writes the other.
 func (p *boundPlan) doubleBuffered() bool { return p.pipelining != nil && p.pipelining.ready }
 
-// planPipelining returns what the plan needs to be pipelined, or nil where it cannot be. It can be if it takes one
-// token, gives one token, a kernel writes that token to where the next call reads it, and no step runs on the host.
+// turnOf returns which of its uniform buffers the next call of a plan reads.
+func (x *instance) turnOf(p *boundPlan) int {
+	if p.doubleBuffered() {
+		return x.parity
+	}
+	return 0
+}
+
+// planPipelining returns what the plan needs to be pipelined, or nil where it cannot be. It can be if it gives one
+// token for each that it takes, a kernel writes these to where the next call reads them, and no step runs on the host.
 func (b *binder) planPipelining() *pipelining {
 	p := b.plan
-	if !p.single() || len(p.inputs) == 0 || len(p.outputs) != 1 {
+	if len(p.inputs) == 0 || len(p.outputs) != 1 {
 		return nil
 	}
 	fed, out := p.inputs[0], p.outputs[0]
@@ -44,7 +55,8 @@ func (b *binder) planPipelining() *pipelining {
 	if a.token, _ = p.uniforms.indexOf(fed); a.token == nil || b.uploaded[fed] != nil {
 		return nil
 	}
-	if out.place != onDevice || out.format != i32 || out.len() != 1 || out.offset != 0 {
+	if out.place != onDevice || out.format != i32 || out.offset != 0 || !out.isDense() ||
+		4*out.len() != a.token.Size || a.token.Offset >= p.uniforms.few {
 		return nil
 	}
 	if slices.ContainsFunc(p.hostValues, func(c *hostValue) bool { return slices.Contains(c.uses, fed) }) {
@@ -73,7 +85,8 @@ func (b *binder) planPipelining() *pipelining {
 
 // repeatable reports whether the effects of a dropped call vanish when another call takes its place. That holds for
 // states, which are double-buffered, and for cache rows that are written at a position from the call's inputs and read
-// by attention alone: attention does not look behind its own position.
+// by attention alone: attention does not look beyond its own position. For units of many sequences the caller sees to
+// it.
 func (b *binder) repeatable(a *pipelining) bool {
 	caches := map[*ir.Buffer]bool{}
 	ops := b.plan.module.Entry.Body.Ops
@@ -98,7 +111,7 @@ func (b *binder) repeatable(a *pipelining) bool {
 				caches[cache] = true
 			}
 		default:
-			if !slices.Contains(a.states, s.slot) {
+			if !slices.Contains(a.states, s.slot) && !writesBlocks(op) && !writesSlots(op) {
 				return false
 			}
 		}
@@ -121,8 +134,8 @@ func (b *binder) repeatable(a *pipelining) bool {
 // pending is a call that was submitted before the caller asked for it.
 type pending struct {
 	*call
-	token  int          // the first input: the token that the call before gave
-	inputs []eval.Value // all inputs; element 0 is not used
+	tokens []int64 // the first elements of the first input: the tokens that the call before gave
+	next   *engine.Next
 }
 
 // call is a call whose kernels were submitted.
@@ -134,15 +147,15 @@ type call struct {
 
 // isPending reports whether the pending call is one of this entry with these inputs.
 func (x *instance) isPending(entry int, inputs []eval.Value) bool {
-	if x.pending == nil || x.pending.call.plan.entry != entry || len(inputs) != len(x.pending.inputs) {
+	if x.pending == nil || x.pending.call.plan.entry != entry || len(inputs) != len(x.pending.next.Inputs) {
 		return false
 	}
-	t := inputs[0].Tensor
-	if t == nil || len(t.I) != 1 || t.I[0] != int64(x.pending.token) {
+	t, fed := inputs[0].Tensor, x.pending.next.Fed
+	if t == nil || len(t.I) != len(x.pending.tokens) || !slices.Equal(t.I[:fed], x.pending.tokens[:fed]) {
 		return false
 	}
 	for i := 1; i < len(inputs); i++ {
-		if !sameInput(inputs[i], x.pending.inputs[i]) {
+		if !sameInput(inputs[i], x.pending.next.Inputs[i]) {
 			return false
 		}
 	}
@@ -180,13 +193,14 @@ func (x *instance) submitted(p *boundPlan) (*call, error) {
 	}
 	var err error
 	buffer, offset := x.locate(p.outputs[0].slot)
-	c.result, err = buffer.Fetch(offset, 4)
+	c.result, err = buffer.Fetch(offset, 4*p.outputs[0].len())
 	x.parity = 1 - x.parity
+	p.uniforms.overwritten(p.pipelining.token, x.parity)
 	return c, err
 }
 
-// token waits for the token of a call of a double-buffered plan.
-func (c *call) token() (*eval.Tensor, error) {
+// tokens waits for the tokens of a call of a double-buffered plan.
+func (c *call) tokens() (*eval.Tensor, error) {
 	raw, err := c.result.Bytes()
 	if err != nil {
 		return nil, err
@@ -196,9 +210,10 @@ func (c *call) token() (*eval.Tensor, error) {
 
 // submitNext submits the call that is likely to follow one that was just submitted. Inputs that do not fit the same
 // plan are not an error: the call may never be asked for.
-func (x *instance) submitNext(after *call, inputs []eval.Value) error {
-	p := after.plan
+func (x *instance) submitNext(after *call, next *engine.Next) error {
+	p, inputs := after.plan, next.Inputs
 	if !p.doubleBuffered() || x.exe.observe != nil || len(inputs) != len(p.inputs) ||
+		next.Fed < 1 || next.Fed > p.outputs[0].len() ||
 		eval.CheckInputs(x.exe.entries[p.entry].Entry, inputs) != nil {
 		return nil
 	}
@@ -211,12 +226,10 @@ func (x *instance) submitNext(after *call, inputs []eval.Value) error {
 	if p.compute() != nil {
 		return nil
 	}
-	// The kernel of the call before writes the token. No other uniform lies in the same aligned word: a device that
-	// shares memory with the host may move whole cache lines of it.
-	token, content := p.pipelining.token, p.uniforms.content[:p.uniforms.size]
+	// The kernel of the call before writes the tokens.
+	token := p.pipelining.token
 	buffer, _ := x.locate(token)
-	end := min(token.Offset+alignment, len(content))
-	if err := errors.Join(buffer.Place(0, content[:token.Offset]), buffer.Place(end, content[end:])); err != nil {
+	if err := p.uniforms.bringBeside(token, x.parity, buffer.Place); err != nil {
 		return err
 	}
 	if err := x.play(p); err != nil {
@@ -224,7 +237,7 @@ func (x *instance) submitNext(after *call, inputs []eval.Value) error {
 	}
 	c, err := x.submitted(p)
 	if err == nil {
-		x.pending = &pending{call: c, inputs: inputs}
+		x.pending = &pending{call: c, next: next}
 	}
 	return err
 }
@@ -234,7 +247,7 @@ func (x *instance) submitNext(after *call, inputs []eval.Value) error {
 // used.
 func (x *instance) allocateSecond(p *boundPlan) error {
 	a := p.pipelining
-	if a == nil || a.ready || a.noMemory || p.uniforms.size > device.MaxPlaced {
+	if a == nil || a.ready || a.noMemory {
 		return nil
 	}
 	for _, s := range x.states {
@@ -279,6 +292,7 @@ func (x *instance) allocateSecond(p *boundPlan) error {
 		if others[i] == nil {
 			continue
 		}
+		x.twofold = true
 		if s.second = others[i]; x.parity == 1 {
 			s.buffer, s.second = s.second, s.buffer
 		}

@@ -198,6 +198,7 @@ func bindMatvecConv(b *binder) bool {
 			return false
 		}
 		c.slots, c.arguments.Entries, c.arguments.Writes = t.sequences, t.entries, t.writes
+		c.arguments.Next = c.arguments.State // the tables say which slot of the pool
 		c.arguments.Next = whole(s.slot)
 	}
 	if a.Activation != "" {

@@ -20,8 +20,12 @@ func (x *instance) run(p *boundPlan) error {
 
 // play submits the segments of the plan in order, kernels and steps of the host.
 func (x *instance) play(p *boundPlan) error {
-	if p.programs[x.parity] == nil {
-		if p.programs[1-x.parity] == nil { // otherwise the kernels are compiled and tuned already
+	turn := 0
+	if p.doubleBuffered() || x.twofold {
+		turn = x.parity
+	}
+	if p.programs[turn] == nil {
+		if p.programs[1-turn] == nil { // otherwise the kernels are compiled and tuned already
 			if err := x.tune(p); err != nil {
 				return err
 			}
@@ -36,11 +40,11 @@ func (x *instance) play(p *boundPlan) error {
 			}
 			return err
 		}
-		p.programs[x.parity] = program
+		p.programs[turn] = program
 	}
 	o := x.observe(p)
-	for i := range p.programs[x.parity] {
-		s := &p.programs[x.parity][i]
+	for i := range p.programs[turn] {
+		s := &p.programs[turn][i]
 		if i > 0 && x.ctx.Err() != nil {
 			// Kernels that were submitted may still run. The memory that they use must not change.
 			return errors.Join(&engine.AbandonedError{Cause: x.ctx.Err()}, x.exe.device.Wait())
@@ -79,9 +83,11 @@ func (x *instance) prepare(p *boundPlan) error {
 		return err
 	}
 	buffer, _ := x.locate(p.uniforms.slots[0]) // of all
-	if p.uniforms.size > device.MaxPlaced && p.pipelining == nil {
-		return p.uniforms.bring(buffer.Write)
+	turn := x.turnOf(p)
+	if p.uniforms.size > device.MaxPlaced {
+		return p.uniforms.bring(turn, buffer.Write)
 	}
+	p.uniforms.sent[turn] = nil
 	return buffer.Write(0, p.uniforms.content[:p.uniforms.size])
 }
 

@@ -67,7 +67,7 @@ func bindSample(b *binder) bool {
 			Values: a.Values, Places: a.Places, Counts: a.Counts, Sums: a.Sums})
 	}
 	a.Next = whole(b.scratch(4))
-	if fed, rows := b.plan.uniforms.indexOf(b.plan.inputs[0]); s.Vocab <= rows {
+	if fed, rows := b.plan.uniforms.indexOf(b.plan.inputs[0]); fed != nil && fed.Size == 4 && s.Vocab <= rows {
 		a.Next.then = fed
 	}
 	return b.launch("sample choose", choose, nil, a)

@@ -17,6 +17,17 @@ type slotTables struct {
 	sequences       int // number of sequences that entries has room for
 }
 
+// writesSlots reports whether an operation writes slots of a pool, those that tables name.
+func writesSlots(op *ir.Op) bool {
+	switch op.Def.Name {
+	case "slot_conv", "slot_delta_step", "slot_delta_chunks":
+		return true
+	case "matvec_conv":
+		return op.Input("writes") != nil
+	}
+	return false
+}
+
 // slotsKey identifies slot tables.
 type slotsKey struct {
 	entries, writes *ir.Value

@@ -23,8 +23,9 @@ type uniforms struct {
 	uploads []upload
 	pairs   map[pair]*slot
 	content []byte
-	sent    []byte // what the buffer on the device holds, for a large one; nil where that is not known
-	buffer  device.Buffer
+	// sent is what the buffer of each turn holds on the device; nil where that is not known. See bring.
+	sent   [2][]byte
+	buffer device.Buffer
 }
 
 // upload is a host value that is copied to the device with the uniforms.
@@ -189,11 +190,11 @@ func (b *binder) vector(operand string, n int) *value {
 	return b.device(of, v)
 }
 
-// indexOf returns the slot in the uniforms of a host value that is a single row index, and the number of rows that it
-// may index. It returns nil where the uniforms do not have it as that.
+// indexOf returns the slot in the uniforms of a host value that is row indices, and the number of rows that these may
+// index. It returns nil where the uniforms do not have it once and as that.
 func (w *uniforms) indexOf(c *hostValue) (at *slot, rows int) {
 	for _, u := range w.uploads {
-		if u.rows > 0 && u.of == c && u.at.Size == 4 {
+		if u.rows > 0 && u.of == c {
 			if at != nil {
 				return nil, 0
 			}
@@ -236,36 +237,95 @@ func (w *uniforms) arrange() {
 	place(false)
 }
 
-// bring writes those parts of a large uniform buffer that have changed since the last call: block tables are large and
-// change little. The small ones before them are written as one part, since each write takes a copy of its own on the
-// device. Short writes do not make the host wait for the device.
-func (w *uniforms) bring(write func(at int, p []byte) error) error {
-	content, sent := w.content[:w.size], w.sent
-	w.sent = nil // stays nil unless everything is written
+// bring writes what has changed since the last call of this turn: block tables are large and change little. The small
+// uniforms before them are written as one part, since each write takes a copy of its own on the device. Short writes do
+// not make the host wait for the device.
+func (w *uniforms) bring(turn int, write func(at int, p []byte) error) error {
+	content, sent := w.content[:w.size], w.sent[turn]
+	w.sent[turn] = nil // stays nil unless everything is written
 	if sent == nil {
 		if err := write(0, content); err != nil {
 			return err
 		}
-		w.sent = bytes.Clone(content)
+		w.sent[turn] = bytes.Clone(content)
 		return nil
 	}
 	if few := content[:w.few]; !bytes.Equal(few, sent[:w.few]) {
-		for at := 0; at < len(few); at += device.MaxPlaced {
-			end := min(at+device.MaxPlaced, len(few))
-			if err := write(at, few[at:end]); err != nil {
-				return err
-			}
+		if err := inPieces(0, few, write); err != nil {
+			return err
 		}
 		copy(sent, few)
 	}
-	for at := w.few; at < len(content); {
+	if err := w.bringTables(sent, write); err != nil {
+		return err
+	}
+	w.sent[turn] = sent
+	return nil
+}
+
+// bringBeside does what bring does, but leaves out a small slot, which a kernel writes, and what else lies in the same
+// aligned words: a device that shares memory with the host may move whole cache lines of it.
+func (w *uniforms) bringBeside(written *slot, turn int, write func(at int, p []byte) error) error {
+	content, sent := w.content[:w.size], w.sent[turn]
+	w.sent[turn] = nil
+	end := min((written.Offset+written.Size+alignment-1)&^(alignment-1), len(content))
+	if err := inPieces(0, content[:written.Offset], write); err != nil {
+		return err
+	}
+	if sent == nil {
+		if err := inPieces(end, content[end:], write); err != nil {
+			return err
+		}
+		sent = bytes.Clone(content)
+	} else {
+		if err := inPieces(end, content[end:w.few], write); err != nil {
+			return err
+		}
+		copy(sent, content[:w.few])
+		if err := w.bringTables(sent, write); err != nil {
+			return err
+		}
+	}
+	w.sent[turn] = sent
+	w.overwritten(written, turn)
+	return nil
+}
+
+// overwritten notes that a kernel writes a slot that holds row indices in the buffer of this turn, so that the next
+// call writes it again, whatever it has there.
+func (w *uniforms) overwritten(at *slot, turn int) {
+	if sent := w.sent[turn]; sent != nil {
+		for i := range at.Size {
+			sent[at.Offset+i] = 0xff // no row has the number of these bytes
+		}
+	}
+}
+
+// inPieces writes p, which begins at an offset, in pieces of at most device.MaxPlaced bytes.
+func inPieces(at int, p []byte, write func(at int, p []byte) error) error {
+	for piece := range slices.Chunk(p, device.MaxPlaced) {
+		if err := write(at, piece); err != nil {
+			return err
+		}
+		at += len(piece)
+	}
+	return nil
+}
+
+// bringTables writes those parts of the tables that differ from sent, and notes them there.
+func (w *uniforms) bringTables(sent []byte, write func(at int, p []byte) error) error {
+	content := w.content[:w.size]
+	changed := func(at int) bool {
 		end := min(at+alignment, len(content))
-		if bytes.Equal(content[at:end], sent[at:end]) {
-			at = end
+		return !bytes.Equal(content[at:end], sent[at:end])
+	}
+	for at := w.few; at < len(content); {
+		if !changed(at) {
+			at += alignment
 			continue
 		}
-		for end < len(content) && end-at < device.MaxPlaced &&
-			!bytes.Equal(content[end:min(end+alignment, len(content))], sent[end:min(end+alignment, len(content))]) {
+		end := min(at+alignment, len(content))
+		for end < len(content) && end-at < device.MaxPlaced && changed(end) {
 			end = min(end+alignment, len(content))
 		}
 		if err := write(at, content[at:end]); err != nil {
@@ -274,6 +334,5 @@ func (w *uniforms) bring(write func(at int, p []byte) error) error {
 		copy(sent[at:end], content[at:end])
 		at = end
 	}
-	w.sent = sent
 	return nil
 }

@@ -37,9 +37,9 @@ func TestWordsThatChange(t *testing.T) {
 			w.content[size-1]++
 			w.content[0]++
 		}
-		before, first := written, w.sent == nil
+		before, first := written, w.sent[0] == nil
 		fail = round == 30
-		err := w.bring(write)
+		err := w.bring(0, write)
 		if fail {
 			require.Error(t, err)
 			continue
@@ -96,7 +96,7 @@ func TestSmallUniformsFirst(t *testing.T) {
 	memory, writes := make([]byte, w.size), 0
 	bring := func() {
 		writes = 0
-		require.NoError(t, w.bring(func(at int, p []byte) error { writes++; copy(memory[at:], p); return nil }))
+		require.NoError(t, w.bring(0, func(at int, p []byte) error { writes++; copy(memory[at:], p); return nil }))
 		require.Equal(t, w.content, memory)
 	}
 	bring()
