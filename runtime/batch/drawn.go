@@ -122,6 +122,11 @@ func (x *raggedExecutor) drawn(ctx context.Context, entry string, inputs []eval.
 	if err != nil {
 		return nil, err
 	}
+	return x.outputs(rows, given), nil
+}
+
+// outputs returns what rows give, by what an entry that draws gave.
+func (x *raggedExecutor) outputs(rows []Row, given []eval.Value) []Output {
 	out := make([]Output, len(rows))
 	x.giveHidden(out, given)
 	for i, r := range rows {
@@ -137,7 +142,7 @@ func (x *raggedExecutor) drawn(ctx context.Context, entry string, inputs []eval.
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // drawInputs returns the draw parameters of rows, padded to count rows. Padding rows take the most likely token.

@@ -117,7 +117,7 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	if _, err := sequences(m, e, o.Engine.Precision, o.Storage); err != nil {
 		return nil, err
 	}
-	x := &raggedExecutor{precision: o.Engine.Precision, inputs: tableInputs{},
+	x := &raggedExecutor{precision: o.Engine.Precision,
 		fixed: fixedRows(e, o.Engine), kind: o.Draft, anyRows: runsAnyRows(e)}
 	choose := func(model *ragged.Model) (ragged.Options, error) {
 		x.layout = model.Layout(o.BlockRows, o.Engine.Precision)

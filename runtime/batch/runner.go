@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/runtime/cache"
 	"github.com/etc-ml/etc/runtime/schedule"
 	"github.com/etc-ml/etc/runtime/speculate"
@@ -83,6 +82,8 @@ type Runner struct {
 	prefix  *cache.Prefix
 	streams map[schedule.ID]*Stream // only the runner's goroutine uses it
 	drafts  *drafts                 // nil: no stream drafts
+	// foreseen is the call after the running one, which may have begun; nil: none. See ahead.go.
+	foreseen *Foreseen
 
 	mu      sync.Mutex
 	arrived []*Stream
@@ -299,6 +300,9 @@ func (r *Runner) loop() {
 		if err != nil {
 			panic(err) // the loop calls Next and Done in turn
 		}
+		if r.foreseen != nil && r.foreseen.Call != call {
+			r.foreseen = nil // all its streams have ended
+		}
 		if call == nil {
 			r.ended(r.sched.Ended(), nil)
 			r.count(nil) // streams that were cancelled between two calls hold nothing now
@@ -320,7 +324,13 @@ func (r *Runner) loop() {
 func (r *Runner) inbox() bool {
 	r.mu.Lock()
 	arrived, left, work, closing := r.arrived, r.left, r.work, r.closing
-	r.arrived, r.left, r.work = nil, nil, nil
+	if r.foreseen == nil {
+		r.work = nil
+	} else if len(work) > 0 { // a call that has begun comes first, and none is foreseen after it
+		work = nil
+		r.notify()
+	}
+	r.arrived, r.left = nil, nil
 	r.mu.Unlock()
 	for _, f := range work {
 		if !closing {
@@ -350,14 +360,43 @@ func (r *Runner) inbox() bool {
 
 // run drafts for a call, runs it, and hands out its results.
 func (r *Runner) run(call *schedule.Call) {
-	var rows []Row
 	var masks errgroup.Group
 	masks.SetLimit(max(1, runtime.GOMAXPROCS(0)-1))
 	masked := make([]bool, len(call.Entries))
-	samples := r.exec.Limits().Samples
 	start := time.Now()
 	ctx, done := r.begin(call)
 	err := r.draft(ctx, call)
+	var rows []Row
+	if f := r.foreseen; f != nil && f.Call == call {
+		rows = f.Rows
+	} else {
+		rows = r.rows(call, start, &masks, masked)
+	}
+	var outs []Output
+	if err == nil {
+		r.foreseen = r.foresee(call, rows)
+		outs, err = r.execute(ctx, call, rows)
+	}
+	masks.Wait() //nolint:errcheck // masks give none
+	done()
+	if err == nil && len(outs) != len(rows) {
+		err = fmt.Errorf("the executor gave %d outputs for %d rows", len(outs), len(rows))
+	}
+	if err != nil {
+		r.ended(r.sched.Fail(), err)
+	} else {
+		r.book(call, outs, masked, start)
+	}
+	if o := r.options.Observe; o != nil {
+		o(Step{Sequences: len(call.Entries), Rows: len(call.Tokens), Time: time.Since(start), Err: err})
+	}
+	r.count(err)
+}
+
+// rows says what the executor gives for the rows of a call. It begins to compute masks, and sets masked for those
+// streams that have one.
+func (r *Runner) rows(call *schedule.Call, start time.Time, masks *errgroup.Group, masked []bool) (rows []Row) {
+	samples := r.exec.Limits().Samples
 	for i, e := range call.Entries {
 		s := r.streams[e.ID]
 		s.begin(start, e.Start)
@@ -378,30 +417,7 @@ func (r *Runner) run(call *schedule.Call) {
 		rows = append(rows, s.row(samples, mask))
 		rows = append(rows, s.rowsBehind(call.Tokens[e.First+e.Rows-e.Drafts:e.First+e.Rows], samples)...)
 	}
-	var outs []Output
-	if err == nil {
-		outs, err = r.execute(ctx, call, rows)
-	}
-	masks.Wait() //nolint:errcheck // masks give none
-	done()
-	if err == nil && len(outs) != len(rows) {
-		err = fmt.Errorf("the executor gave %d outputs for %d rows", len(outs), len(rows))
-	}
-	if err != nil {
-		r.ended(r.sched.Fail(), err)
-	} else {
-		r.book(call, outs, masked, start)
-	}
-	if o := r.options.Observe; o != nil {
-		o(Step{Sequences: len(call.Entries), Rows: len(call.Tokens), Time: time.Since(start), Err: err})
-	}
-	r.count(err)
-}
-
-// execute runs a call. A panic in it becomes its error.
-func (r *Runner) execute(ctx context.Context, call *schedule.Call, rows []Row) (out []Output, err error) {
-	defer fault.Recover("a call of many sequences", &err)
-	return r.exec.Execute(ctx, call, rows)
+	return rows
 }
 
 // begin returns the context of a call, and a function that ends it. The context also ends when all streams of the
@@ -412,7 +428,9 @@ func (r *Runner) begin(call *schedule.Call) (context.Context, func()) {
 	defer r.mu.Unlock()
 	r.flight, r.abandon = map[*Stream]bool{}, cancel
 	for _, e := range call.Entries {
-		r.flight[r.streams[e.ID]] = true
+		if s := r.streams[e.ID]; s != nil { // of a call that was foreseen some may have ended
+			r.flight[s] = true
+		}
 	}
 	for _, s := range r.left { // cancelled since inbox looked
 		delete(r.flight, s)
@@ -448,6 +466,9 @@ func (r *Runner) book(call *schedule.Call, outs []Output, masked []bool, start t
 		}
 		given := outs[:e.Wanted]
 		outs = outs[e.Wanted:]
+		if r.streams[e.ID] == nil {
+			continue // it had ended when the call had begun
+		}
 		b := &booked{s: r.streams[e.ID], drafts: e.Drafts}
 		all = append(all, b)
 		draws.Go(func() error {

@@ -36,8 +36,8 @@ type job struct {
 }
 
 // TestRandomSchedules: what the scheduler plans for random arrivals, with a prefix tree, checkpoints, drafts that are
-// right or wrong, cancellations and too little memory, gives every sequence the tokens that it gets alone. Units that
-// nobody holds are poisoned after every call.
+// right or wrong, cancellations, calls that begin ahead and too little memory, gives every sequence the tokens that it
+// gets alone. Units that nobody holds are poisoned after every call.
 func TestRandomSchedules(t *testing.T) {
 	for i, name := range models() {
 		t.Run(name, func(t *testing.T) {
@@ -49,11 +49,12 @@ func TestRandomSchedules(t *testing.T) {
 			if testing.Short() && i%3 > 0 {
 				t.Skip("a third of the models is enough for a short test")
 			}
-			s := &simulation{t: t, module: fusetest.Load(t, name), engine: reference.Engine{},
-				known: map[string][]int32{}}
-			s.alone = newPool(t, s.module, s.engine, eval.FP32, batch.RaggedOptions{Rows: 64, Sequences: 1})
+			e := &eager{}
+			s := &simulation{t: t, module: fusetest.Load(t, name), engine: e, known: map[string][]int32{}}
+			s.alone = newPool(t, s.module, reference.Engine{}, eval.FP32, batch.RaggedOptions{Rows: 64, Sequences: 1})
 			s.runAll(*firstSchedule, n, 1000*len(name))
-			t.Logf("%d schedules from number %d on: %d calls with %d rows", n, *firstSchedule, s.calls, s.rows)
+			t.Logf("%d schedules from number %d on: %d calls with %d rows, %d begun ahead, %d of them made", n,
+				*firstSchedule, s.calls, s.rows, e.begun.Load(), e.taken.Load())
 		})
 	}
 }
@@ -94,7 +95,7 @@ func (s *simulation) runAll(first, n, seed int) {
 // jobs draws requests; some begin alike.
 func (s *simulation) jobs(r *rand.Rand) []*job {
 	var out []*job
-	common := ids(9, 14)
+	common, drafts := ids(9, 14), r.IntN(2) // in half of the schedules nobody drafts, so that calls begin ahead
 	for i := range 3 + r.IntN(4) {
 		var prompt []int32
 		if r.IntN(3) > 0 {
@@ -102,7 +103,7 @@ func (s *simulation) jobs(r *rand.Rand) []*job {
 		}
 		prompt = append(prompt, ids(r.IntN(3), 1+r.IntN(12))...)
 		j := &job{Request: schedule.Request{ID: schedule.ID(i), Prompt: prompt, MaxTokens: 1 + r.IntN(8),
-			Drafts: r.IntN(3)}}
+			Drafts: drafts * r.IntN(3)}}
 		if len(prompt) > 4 && r.IntN(2) == 0 {
 			j.Marks = []int{1 + r.IntN(len(prompt)-1)}
 		}
@@ -159,6 +160,7 @@ func (s *simulation) run(x batch.Executor, seed uint64) {
 	require.NoError(t, err)
 	jobs := s.jobs(r)
 	waiting, left, cancelled := jobs, len(jobs), map[schedule.ID]bool{}
+	gone := map[schedule.ID]bool{}
 	for left > 0 {
 		for len(waiting) > 0 && r.IntN(3) == 0 {
 			require.NoError(t, sched.Arrive(waiting[0].Request))
@@ -169,7 +171,12 @@ func (s *simulation) run(x batch.Executor, seed uint64) {
 		if call == nil {
 			continue
 		}
-		results := s.execute(r, x, call, jobs)
+		results := s.execute(r, x, sched, call, jobs, gone)
+		for i := range results {
+			if r.IntN(12) == 0 {
+				results[i].Ended, results[i].Drafts, cancelled[results[i].ID] = true, nil, true
+			}
+		}
 		if id := schedule.ID(r.IntN(40)); int(id) < len(jobs)-len(waiting) {
 			sched.Cancel(id)
 			cancelled[id] = true
@@ -177,6 +184,9 @@ func (s *simulation) run(x batch.Executor, seed uint64) {
 		ended, err := sched.Done(results)
 		require.NoError(t, err)
 		left -= len(ended)
+		for _, e := range ended {
+			gone[e.ID] = true
+		}
 		require.NoError(t, sched.Check())
 		require.NoError(t, batch.Poison(x, m))
 	}
@@ -189,23 +199,36 @@ func (s *simulation) run(x batch.Executor, seed uint64) {
 	}
 }
 
-// execute runs a call, and verifies the drafts of it.
-func (s *simulation) execute(r *rand.Rand, x batch.Executor, call *schedule.Call, jobs []*job) []schedule.Result {
+// execute runs a call, and verifies the drafts of it. It begins the next call where that is known. Rows of sequences
+// that are gone are of a call that was begun before they ended.
+func (s *simulation) execute(r *rand.Rand, x batch.Executor, sched *schedule.Scheduler, call *schedule.Call,
+	jobs []*job, gone map[schedule.ID]bool) []schedule.Result {
 	t := s.t
 	t.Helper()
-	var rows []batch.Row
+	var rows, behind []batch.Row
 	for _, e := range call.Entries {
 		j := jobs[e.ID]
 		for i := range e.Wanted {
-			rows = append(rows, row(j, len(j.tokens)+i))
+			at := e.Start + e.Rows - e.Drafts - len(j.Prompt) + i
+			rows, behind = append(rows, row(j, at)), append(behind, row(j, at+1))
 		}
 	}
-	out, err := x.Execute(t.Context(), call, rows)
+	var out []batch.Output
+	var err error
+	if next := sched.Ahead(); next != nil && r.IntN(8) > 0 {
+		out, err = x.(batch.Pipelined).ExecuteAhead(t.Context(), call, rows, &batch.Foreseen{Call: next, Rows: behind})
+	} else {
+		out, err = x.Execute(t.Context(), call, rows)
+	}
 	require.NoError(t, err)
 	s.calls, s.rows = s.calls+1, s.rows+len(call.Tokens)
 	var results []schedule.Result
 	for _, e := range call.Entries {
 		if e.Wanted == 0 {
+			continue
+		}
+		if gone[e.ID] {
+			out = out[e.Wanted:]
 			continue
 		}
 		j, result := jobs[e.ID], schedule.Result{ID: e.ID}

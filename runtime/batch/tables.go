@@ -39,12 +39,31 @@ func (x *raggedExecutor) rowsFor(n int) int {
 }
 
 // tableInputs are the tables of calls, written anew for every call.
-type tableInputs map[tableKey]*eval.Tensor
+type tableInputs struct {
+	of map[tableKey]*eval.Tensor
+	// turn is 0, 1 or 2: when a call is given to the engine together with the next one, the tables that it was begun
+	// with ahead are still compared with its own.
+	turn int
+}
 
-// tableKey identifies a table: the parameter, and the number of sequences.
+// tableKey identifies a table: the parameter, the number of sequences, and the turn.
 type tableKey struct {
 	param     string
 	sequences int
+	turn      int
+}
+
+// get returns a table. It holds what a call before has written.
+func (in *tableInputs) get(param string, sequences, columns int) *eval.Tensor {
+	key := tableKey{param, sequences, in.turn}
+	t := in.of[key]
+	if t == nil {
+		if t = eval.Ints(ir.I32, []int{sequences, columns}, make([]int64, sequences*columns)); in.of == nil {
+			in.of = map[tableKey]*eval.Tensor{}
+		}
+		in.of[key] = t
+	}
+	return t
 }
 
 // fewRows is the largest number of rows for which all engines use buckets.
@@ -72,6 +91,7 @@ func (x *raggedExecutor) tablesOf(f *ir.Func, call *schedule.Call, n, w int) []e
 		}
 	}
 	rows = append(rows, make([]int64, w-len(rows))...)
+	x.inputs.turn = (x.inputs.turn + 1) % 3
 	var out []eval.Value
 	for _, p := range f.Params {
 		var t *eval.Tensor
@@ -106,12 +126,7 @@ func (x *raggedExecutor) entriesFor(n int) int {
 func (x *raggedExecutor) table(p *ir.Value, call *schedule.Call, sequences int) *eval.Tensor {
 	dim, _ := p.Type.Shape[1].Const()
 	columns := int(dim)
-	key := tableKey{p.Param, sequences}
-	t := x.inputs[key]
-	if t == nil {
-		t = eval.Ints(ir.I32, []int{sequences, columns}, make([]int64, sequences*columns))
-		x.inputs[key] = t
-	}
+	t := x.inputs.get(p.Param, sequences, columns)
 	for s := range t.Shape[0] {
 		row := t.I[s*columns : (s+1)*columns]
 		if s >= len(call.Entries) {

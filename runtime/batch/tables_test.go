@@ -14,7 +14,7 @@ import (
 // the executor has, and what an earlier call wrote into them does not show.
 func TestTablesFitTheCall(t *testing.T) {
 	t.Parallel()
-	x := &raggedExecutor{options: ragged.Options{Rows: 64, Sequences: 12}, inputs: tableInputs{}}
+	x := &raggedExecutor{options: ragged.Options{Rows: 64, Sequences: 12}}
 	entries := &ir.Symbol{Name: "entries", Lo: 1, Hi: 12}
 	f := &ir.Func{}
 	f.NewParam("entries", ir.TensorType(ir.I32, ir.Sym(entries), ir.Const(3)))
