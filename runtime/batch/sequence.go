@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/etc-ml/etc/runtime/cache"
 	"github.com/etc-ml/etc/runtime/schedule"
@@ -18,6 +19,7 @@ type Pool struct {
 	memory *cache.Memory
 	open   map[*Sequence]bool
 	next   schedule.ID
+	ahead  *begunCall // nil: none
 }
 
 // NewPool returns a pool with budget bytes of caches. It owns the executor from then on.
@@ -70,6 +72,7 @@ func (s *Sequence) Position() int { return s.table.Pos() }
 
 // Close frees what only this sequence uses. It may be called more than once.
 func (s *Sequence) Close() {
+	s.pool.retract()
 	s.table.Close()
 	delete(s.pool.open, s)
 }
@@ -83,6 +86,7 @@ func (s *Sequence) Fork() (*Sequence, error) {
 	if s.pool.limits.NoCopies {
 		return nil, errors.New("the state of this program cannot be copied")
 	}
+	s.pool.retract()
 	return s.pool.add(s.table.Fork()), nil
 }
 
@@ -92,6 +96,7 @@ func (s *Sequence) Rollback(n int) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
+	s.pool.retract()
 	return s.table.Rollback(n)
 }
 
@@ -117,6 +122,7 @@ func (s *Sequence) Draft(ctx context.Context, token int32, hidden []float32, dra
 			len(draws), s.Position(),
 			s.pool.limits.Positions)
 	}
+	s.pool.retract()
 	copies, ok := s.table.Begin(cache.Extent{Rows: len(draws), Exact: true})
 	if !ok {
 		return nil, ErrNoMemory
@@ -151,6 +157,10 @@ type Feed struct {
 	Rows []Row
 	// Exact stores what a [Sequence.Rollback] of any number of these tokens needs.
 	Exact bool
+	// Next, if not nil, says that the token which is drawn will be the next one to be fed, and what its row gives then.
+	// Where each of the feeds of a call has one token, one row and a Next, the executor may begin the next call before
+	// this one has ended. The results are the same, but these tokens cannot be rolled back.
+	Next *Row
 }
 
 // Feed feeds one sequence; see [Pool.Feed].
@@ -172,12 +182,15 @@ func (p *Pool) Feed(ctx context.Context, feeds ...Feed) ([][]Output, error) {
 	out := make([][]Output, len(feeds))
 	left := make([]Feed, len(feeds))
 	copy(left, feeds)
-	for {
-		call, err := p.plan(left)
+	for call := p.resume(feeds); ; call = nil {
+		var err error
+		if call == nil {
+			call, err = p.plan(left)
+		}
 		if err != nil || len(call.picks) == 0 {
 			return out, err
 		}
-		given, err := p.exec.Execute(ctx, &call.Call, call.rows)
+		given, err := p.execute(ctx, call, left)
 		if err == nil && len(given) != len(call.rows) {
 			err = fmt.Errorf("the executor gave %d outputs for %d rows", len(given), len(call.rows))
 		}
@@ -187,12 +200,15 @@ func (p *Pool) Feed(ctx context.Context, feeds ...Feed) ([][]Output, error) {
 				s.err = err
 				continue
 			}
-			s.table.End()
+			if !call.ended {
+				s.table.End()
+			}
 			e := &call.Entries[i]
 			out[n], given = append(out[n], given[:e.Wanted]...), given[e.Wanted:]
 			left[n].Tokens, left[n].Rows = left[n].Tokens[e.Rows:], left[n].Rows[e.Wanted:]
 		}
 		if err != nil {
+			p.ahead = nil
 			return nil, err
 		}
 	}
@@ -234,6 +250,14 @@ type planned struct {
 	schedule.Call
 	rows  []Row // that are wanted
 	picks []int // the number of the feed of each entry
+	ended bool  // tables count its rows already: see foresee
+}
+
+// entry returns the entry of the sequence in a call that its table is in.
+func (s *Sequence) entry(first, rows, wanted int) schedule.Entry {
+	t := s.table
+	return schedule.Entry{ID: s.id, First: first, Rows: rows, Start: t.Pos(), Blocks: t.Blocks(),
+		Rings: slices.Clone(t.Rings()), Reads: t.Reads(), Writes: t.Writes(), Wanted: wanted}
 }
 
 // plan returns the next call for what is left of the feeds, in order, as far as rows and memory suffice.
@@ -253,10 +277,7 @@ func (p *Pool) plan(feeds []Feed) (*planned, error) {
 		if !ok {
 			return nil, ErrNoMemory
 		}
-		t := f.Sequence.table
-		e := schedule.Entry{ID: f.Sequence.id, First: len(c.Tokens), Rows: count, Start: t.Pos(), Blocks: t.Blocks(),
-			Rings: t.Rings(),
-			Reads: t.Reads(), Writes: t.Writes(), Wanted: max(0, count-(len(f.Tokens)-len(f.Rows)))}
+		e := f.Sequence.entry(len(c.Tokens), count, max(0, count-(len(f.Tokens)-len(f.Rows))))
 		c.Copies = append(c.Copies, copies...)
 		c.Tokens = append(c.Tokens, f.Tokens[:count]...)
 		c.rows = append(c.rows, f.Rows[:e.Wanted]...)

@@ -152,6 +152,11 @@ func (r *StreamRow) run(ctx context.Context, pool *batch.Pool, now func() time.T
 	}
 	answer := now()
 	for i := range generate {
+		for f := range feeds {
+			if feeds[f].Next = (&batch.Row{}); i+1 == generate {
+				feeds[f].Next = nil
+			}
+		}
 		if err := feed(); err != nil {
 			return StreamSample{}, fmt.Errorf("token %d of the answers: %w", i, err)
 		}
