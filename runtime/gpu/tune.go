@@ -172,10 +172,9 @@ func (x *instance) choose(t *product) bool {
 	return known
 }
 
-// single reports whether the plan is for one token.
-func (p *boundPlan) single() bool {
-	return !slices.ContainsFunc(p.shapes, func(shape []int) bool { return strided.Elements(shape) > 1 })
-}
+// single reports whether the plan is for one token, which is the first input. Later ones may be larger: the tables
+// of a call of one row among many sequences are.
+func (p *boundPlan) single() bool { return len(p.shapes) == 0 || strided.Elements(p.shapes[0]) <= 1 }
 
 // sound reports whether a launch passes its self-test. The tuner leaves out those that do not, without a message.
 func (x *executable) sound(l kernels.Launch) bool {

@@ -16,7 +16,8 @@ const benchmarkMargin = 2
 // dispatches in order, with their barriers and the launches that they have now. Only the launches of the product under
 // test vary. Before that, all kernels of the plan have passed their self-tests and have run once. So a range reads
 // sensible results of the steps before it, such as the experts that a router chose. States are replaced by other
-// memory.
+// memory, except for pools of blocks: these may be most of the device's memory, and the call itself writes the rows of
+// its tables again, after the measurements.
 type inPlaceBenchmark struct {
 	*coldCacheBenchmark
 	plan  *boundPlan
@@ -53,7 +54,7 @@ func (w *inPlaceBenchmark) pass() error {
 		}
 		for i, s := range part.steps {
 			for n, o := range s.operands {
-				if o.write && o.slot.state {
+				if o.write && o.slot.state && !writesBlocks(s.op) {
 					if part.dispatches[i].Arguments[n].Binding, err = w.state(o, n); err != nil {
 						return err
 					}
