@@ -120,8 +120,9 @@ func slotCall(r *rand.Rand, rows []int) (entries, writes []int64) {
 	return entries, append(writes, -1)
 }
 
-// slotShapes are calls of one row, a row of each sequence, sequences without rows, chunks, and both.
-var slotShapes = [][]int{{1}, {1, 1, 1, 1, 1}, {0, 2, 0, 4}, {70}, {3, 1, 9, 0, 40}, {5, 33, 20}}
+// slotShapes are calls of a row of nobody alone, one row, a row of each sequence, sequences without rows, chunks, and
+// both.
+var slotShapes = [][]int{{}, {1}, {1, 1, 1, 1, 1}, {0, 2, 0, 4}, {70}, {3, 1, 9, 0, 40}, {5, 33, 20}}
 
 // TestSlots: operations on slots give what the reference engine gives, leave the same states, rounded after every
 // row, and touch no slot that the call does not write.
@@ -236,7 +237,7 @@ func TestSlotsApart(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 4))
 	x := compile(t, onDevice(t), m, engine.Options{Precision: eval.FP32, Threads: 1})
 	states := randomStates(t, m, random)
-	for _, rows := range slotShapes[1:] {
+	for _, rows := range slotShapes[2:] {
 		entries, writes := slotCall(r, rows)
 		in := slotInputs(t, random, entries, writes)
 		run := func() (out []eval.Value, after []engine.State) {

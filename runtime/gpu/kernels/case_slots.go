@@ -122,8 +122,13 @@ func (d SlotDelta) rounded(b Bounds) Bounds {
 }
 
 // stepCase returns the case of the launch for few rows, with sequences that it takes all of.
-func (d SlotDelta) stepCase(s Sizes) *Case {
-	c := newCase(s, 8, 0)
+func (d SlotDelta) stepCase(s Sizes) *Case { return d.caseOf(s, 8) }
+
+// oneCase returns the case of the launch for one row.
+func (d SlotDelta) oneCase(s Sizes) *Case { return d.caseOf(s, 1) }
+
+func (d SlotDelta) caseOf(s Sizes, rows int) *Case {
+	c := newCase(s, rows, 0)
 	c.Elsewhere = false
 	l, _ := d.StepLaunch(c.Capacity)
 	a, t := d.add(c)

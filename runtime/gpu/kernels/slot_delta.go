@@ -38,8 +38,12 @@ func (d SlotDelta) StepLaunch(rows int) (Launch, error) {
 	if err == nil {
 		err = slotEntriesError(d.Entries)
 	}
-	l.File, l.Kernel, l.Defines, l.Case = "slot_delta", "slot_delta", append(l.Defines, d.slotDefines()...), d.stepCase
-	l.Groups[2] = slotGroups(d.Entries, rows) + ceil(rows, slotRows)
+	l.File, l.Kernel, l.Defines = "slot_delta", "slot_delta", append(l.Defines, d.slotDefines()...)
+	l.Groups[2], l.Case = slotGroups(d.Entries, rows)+ceil(rows, slotRows), d.stepCase
+	if rows == 1 {
+		// As many threadgroups more, which only look for rows of no sequence, would wait beside these.
+		l.Defines, l.Groups[2], l.Case = append(l.Defines, define("SLOT_ONE", 1)...), 1, d.oneCase
+	}
 	return l, err
 }
 

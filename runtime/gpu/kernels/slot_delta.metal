@@ -7,12 +7,15 @@
 #ifndef SLOT_MOST
 #define SLOT_MOST 8  // sequences with more rows are left to another kernel
 #endif
+#ifndef SLOT_ONE
+#define SLOT_ONE 0  // the call has one row
+#endif
 #define SLOT_ROWS 32  // rows of the call in which a threadgroup looks for rows of no sequence
 #define SLOT_SIZE (DELTA_HEADS * DELTA_DV * DELTA_DK)
 
 // q, k, v, g, beta, the weights of norms and gates: as of delta_step, of T rows; entries [ENTRIES][3]; writes [T]; state, a pool of
 // slots [HEADS][DV][DK]; y [T][HEADS][DV], zeros in the rows of no sequence. No sequence reads a slot that another one writes.
-// grid: DV / BLOCK, HEADS, min(ENTRIES, T) + T / ROWS
+// grid: DV / BLOCK, HEADS, min(ENTRIES, T) + T / ROWS; with ONE, whose threadgroups see for themselves to a row of no sequence, 1
 [[max_total_threads_per_threadgroup(DELTA_SIMDGROUPS * 32)]]
 kernel void slot_delta(device const float* q [[buffer(0)]],
                        device const float* k [[buffer(1)]],
@@ -31,11 +34,17 @@ kernel void slot_delta(device const float* q [[buffer(0)]],
                        uint3 tg [[threadgroup_position_in_grid]],
                        uint sg [[simdgroup_index_in_threadgroup]],
                        uint thread_index [[thread_index_in_simdgroup]]) {
+#if !SLOT_ONE
   TG_ARRAY(int, begins, SLOT_ROWS);
+#endif
   const int head = int(tg.y);
   const int lane = int(thread_index) % DELTA_LANES;
   const int block = int(tg.x) * DELTA_BLOCK;
   const int row0 = block + (int(sg) * (32 / DELTA_LANES) + int(thread_index) / DELTA_LANES) * DELTA_ROWS;
+#if SLOT_ONE
+  const int sequences = 1;
+  bool none = true;
+#else
   const int rows = step[STEP_TOKENS];
   const int sequences = min(SLOT_ENTRIES, rows);  // that have rows, at most
   if (int(tg.z) >= sequences) {
@@ -52,6 +61,7 @@ kernel void slot_delta(device const float* q [[buffer(0)]],
     }
     return;
   }
+#endif
   state += long(head) * DELTA_DV * DELTA_DK;
   delta_source from;
   from.q = q;
@@ -71,6 +81,9 @@ kernel void slot_delta(device const float* q [[buffer(0)]],
     const int count = entries[3 * n + 1];
     const int slot = entries[3 * n + 2];
     if (count <= 0 || count > SLOT_MOST) continue;
+#if SLOT_ONE
+    none = false;
+#endif
     if (!DELTA_EARLY || n >= sequences) delta_state(state + long(max(slot, 0)) * SLOT_SIZE, row0, lane, s);
     UNROLL for (int i = 0; i < DELTA_ROWS * DELTA_EACH; i++) s[i] = slot < 0 ? 0.0f : s[i];
     for (int r = first; r < first + count; r++) {
@@ -81,4 +94,9 @@ kernel void slot_delta(device const float* q [[buffer(0)]],
       if (to >= 0) delta_store(state + long(to) * SLOT_SIZE, row0, lane, s);
     }
   }
+#if SLOT_ONE
+  UNROLL for (int r = 0; r < DELTA_ROWS; r++) {
+    if (none && lane == 0 && row0 + r < DELTA_DV) y[head * DELTA_DV + row0 + r] = 0.0f;
+  }
+#endif
 }

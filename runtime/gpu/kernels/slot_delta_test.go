@@ -31,6 +31,11 @@ func TestSlotDelta(t *testing.T) {
 						Sequences: call.sequences}))
 				})
 			}
+			t.Run("the only row", func(t *testing.T) {
+				l, err := d.StepLaunch(1)
+				require.NoError(t, err)
+				kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 1, Capacity: 1}))
+			})
 		})
 	}
 }

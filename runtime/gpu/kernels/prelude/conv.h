@@ -76,13 +76,17 @@ struct conv_place {
 // Finds the state. With CONV_SLOTS the tables say which slots it is in (ir/ragged.go describes them).
 inline void conv_find(device const uchar* reset, device const int* entries, device const int* writes, device const int* step, thread conv_place& at) {
 #if CONV_SLOTS
+  // No read waits for another one.
+  const int to = writes[0];
   at.from = -1;
   at.absent = true;
-  for (int n = 0; n < CONV_SLOTS && at.absent; n++) {
-    at.absent = entries[3 * n + 1] <= 0;
-    at.from = at.absent ? -1 : entries[3 * n + 2];
+  for (int n = 0; n < CONV_SLOTS; n++) {
+    const int rows = entries[3 * n + 1];
+    const int slot = entries[3 * n + 2];
+    at.from = rows > 0 ? slot : at.from;
+    at.absent = at.absent && rows <= 0;
   }
-  at.to = at.absent ? -1 : writes[0];
+  at.to = at.absent ? -1 : to;
 #else
   at.from = conv_reset(reset, step) ? -1 : 0;
   at.to = 0;
