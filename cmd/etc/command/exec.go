@@ -2,12 +2,12 @@ package command
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/internal/outfile"
+	"github.com/etc-ml/etc/internal/tensorfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
@@ -93,7 +93,7 @@ func runExec(cmd *cobra.Command, path string, f execFlags) error {
 			if call > 0 {
 				key += "_call" + strconv.Itoa(call)
 			}
-			entries = append(entries, entryOf(key, v))
+			entries = append(entries, tensorfile.Entry(key, v))
 		}
 	}
 	return outputs.writeTensors(cmd, entries, nil)
@@ -122,7 +122,7 @@ func readInputs(path string, f *ir.Func) ([]eval.Value, error) {
 	for i, p := range f.Params {
 		key := strconv.Itoa(i)
 		t, _ := file.Tensor(key)
-		d, ok := dtypeOf(t.DType)
+		d, ok := tensorfile.DType(t.DType)
 		if !ok {
 			return nil, usagef("%s: tensor %q is %s, which no program takes", path, key, t.DType)
 		}
@@ -147,37 +147,4 @@ func readInputs(path string, f *ir.Func) ([]eval.Value, error) {
 		inputs[i] = eval.Value{Tensor: v}
 	}
 	return inputs, nil
-}
-
-// dtypes pairs the dtypes of programs with the dtypes of safetensors.
-var dtypes = []struct {
-	ir   ir.DType
-	file safetensors.DType
-}{
-	{ir.Bool, "BOOL"}, {ir.U8, "U8"}, {ir.I8, "I8"}, {ir.U16, "U16"}, {ir.I16, "I16"}, {ir.U32, "U32"}, {ir.I32, "I32"},
-	{ir.U64, "U64"}, {ir.I64, "I64"}, {ir.F16, "F16"}, {ir.BF16, "BF16"}, {ir.F32, "F32"}, {ir.F64, "F64"},
-}
-
-func dtypeOf(d safetensors.DType) (ir.DType, bool) {
-	for _, x := range dtypes {
-		if x.file == d {
-			return x.ir, true
-		}
-	}
-	return 0, false
-}
-
-// entryOf makes a safetensors entry of a value.
-func entryOf(key string, v eval.Value) safetensors.Entry {
-	t := v.Tensor
-	if t == nil {
-		t = eval.Ints(ir.I64, nil, []int64{v.Int})
-	}
-	i := slices.IndexFunc(dtypes, func(x struct {
-		ir   ir.DType
-		file safetensors.DType
-	}) bool {
-		return x.ir == t.DType
-	})
-	return safetensors.Entry{Name: key, DType: dtypes[i].file, Shape: t.Shape, Data: safetensors.Bytes(t.Encode())}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/internal/outfile"
+	"github.com/etc-ml/etc/internal/statefile"
+	"github.com/etc-ml/etc/internal/tensorfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
@@ -272,7 +274,7 @@ func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session
 	c := chat.New(s, f.system)
 	c.Render, c.Text = text.Render, text.Decode
 	if f.sessionFile != "" {
-		unlock, locked := lockSession(f.sessionFile)
+		unlock, locked := statefile.LockSession(f.sessionFile)
 		if locked != nil {
 			return locked
 		}
@@ -372,7 +374,7 @@ func answer(ctx context.Context, cmd *cobra.Command, s answering, text *text, r 
 	}
 	if f.logits != "" {
 		t := eval.Floats(ir.F32, []int{count, len(rows) / max(count, 1)}, rows)
-		if err := f.logitsTo(cmd).writeTensors(cmd, []safetensors.Entry{entryOf("logits", eval.Value{Tensor: t})},
+		if err := f.logitsTo(cmd).writeTensors(cmd, []safetensors.Entry{tensorfile.Entry("logits", eval.Value{Tensor: t})},
 			nil); err != nil {
 			return err
 		}

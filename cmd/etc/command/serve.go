@@ -24,6 +24,7 @@ import (
 	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/internal/prompt"
+	"github.com/etc-ml/etc/internal/statefile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -123,6 +124,18 @@ func (f serveFlags) prefixLimit() (int64, error) {
 		return 0, usagef("--prefix-disk %s: want a number of bytes, as 16GiB", f.prefixDisk)
 	}
 	return int64(n), nil
+}
+
+// checkFolder refuses a folder of a flag that is none.
+func checkFolder(flag, dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", flag, err)
+	case !info.IsDir():
+		return usagef("%s %s: it is a file, want a folder", flag, dir)
+	}
+	return nil
 }
 
 // keys reads the API keys.
@@ -385,7 +398,8 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 	}
 	l := &serve.Loaded{Runner: runner, Text: text, Device: s.device.Name(), Close: closeFiles}
 	if s.flags.slotDir != "" {
-		l.Slots = s.slots(programID(p))
+		l.Slots = &statefile.Slots{Dir: s.flags.slotDir, Model: strings.TrimSuffix(filepath.Base(s.path), ".pte"),
+			Of: statefile.Owner{File: s.path, Program: statefile.Identify(p), Precision: s.flags.model.precision}}
 	}
 	return l, nil
 }
@@ -402,7 +416,7 @@ func (s *servedFile) run(p *program.Program, x batch.Executor) (r *batch.Runner,
 		r, err = batch.New(x, o)
 		return r, p.Close, err
 	}
-	o.Disk, o.DiskProgram = folder, programID(p)+" "+s.flags.model.precision
+	o.Disk, o.DiskProgram = folder, statefile.Identify(p)+" "+s.flags.model.precision
 	if r, err = batch.New(x, o); err != nil {
 		return nil, nil, errors.Join(err, folder.Close())
 	}

@@ -7,32 +7,36 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/etc-ml/etc/internal/outfile"
+	"github.com/etc-ml/etc/internal/statefile"
 	"github.com/etc-ml/etc/runtime/chat"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
-// lockSession locks a session file against other processes until unlock is called: of two that continue one chat, each
-// would lose the other's turns.
-func lockSession(path string) (unlock func() error, err error) {
-	if _, err := os.Stat(path); err == nil {
-		if err := checkIsSession(path); err != nil {
-			return nil, err
-		}
-	} else if _, err := os.Stat(filepath.Dir(path)); err != nil {
-		return nil, err // to be told before the answer that it cannot be kept
+// keepSession writes a conversation to a file and returns the saved state.
+func keepSession(path string, t *text, c *chat.Conversation) (*chat.Saved, error) {
+	saved, err := c.Save()
+	if err != nil {
+		return nil, err
 	}
-	unlock, err = outfile.Lock(path)
-	if errors.Is(err, outfile.ErrLocked) {
-		return nil, fmt.Errorf("%s: another etc run goes on with this chat; end it first, or go on with a copy "+
-			"of the file", path)
+	return saved, statefile.WriteSession(path, t.owner(), saved)
+}
+
+// readSession goes on with the conversation of a session file and returns what it has read. After an error c is as it
+// was.
+func readSession(path string, t *text, m *session.Model, c *chat.Conversation) (*chat.Saved, error) {
+	saved, err := statefile.ReadSession(path, t.owner(), m)
+	if err != nil {
+		return nil, err
 	}
-	return unlock, err
+	if err := c.Load(saved); err != nil {
+		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
+	}
+	return saved, nil
 }
 
 // openSession goes on with the conversation of a session file, where there is one, and says so.
 func openSession(log io.Writer, path string, text *text, m *session.Model, c *chat.Conversation, system string) error {
-	if err := outfile.Check(path, sessionOptions(text)); err != nil {
+	if err := statefile.CheckSession(path, text.owner()); err != nil {
 		return err
 	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
@@ -59,7 +63,7 @@ func describeSession(s *chat.Saved) string {
 // save writes the conversation to a file that the user named in a chat, and says so.
 func (c *chatter) save(path string) (err error) {
 	if !sameFile(path, c.file) { // that one is locked already
-		unlock, locked := lockSession(path)
+		unlock, locked := statefile.LockSession(path)
 		if locked != nil {
 			return locked
 		}

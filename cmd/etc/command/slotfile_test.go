@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/internal/statefile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/synthetic"
@@ -63,7 +64,7 @@ func BenchmarkSlot(b *testing.B) {
 		saved, contents = append(saved, p.Part), append(contents, t.Encode())
 		size += int64(p.Size())
 	}
-	folder := &slotFolder{dir: b.TempDir(), model: "m", program: "p", precision: "mixed"}
+	folder := &statefile.Slots{Dir: b.TempDir(), Model: "m", Of: statefile.Owner{Program: "p", Precision: "mixed"}}
 	save := func(name string) {
 		tokens := make([]int32, 32<<10)
 		tokens[0] = int32(name[0])

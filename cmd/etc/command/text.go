@@ -6,14 +6,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/internal/prompt"
+	"github.com/etc-ml/etc/internal/statefile"
 	"github.com/etc-ml/etc/runtime/program"
 )
 
 // text is what turns text into a program's tokens and back, and what session files say of the run.
 type text struct {
 	*prompt.Text
-	program   func() string // identity of the program
-	precision string        // of the run
+	program   *program.Program
+	precision string // of the run
+}
+
+// owner returns what session files say of the program and the run.
+func (t *text) owner() statefile.Owner {
+	return statefile.Owner{File: t.File, Program: statefile.Identify(t.program), Precision: t.precision}
 }
 
 // openText is [prompt.Open]; path names a tokenizer.json in the place of the file's.
@@ -22,7 +28,7 @@ func openText(p *program.Program, path string, idsOnly bool) (*text, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &text{Text: t, program: func() string { return programID(p) }}, nil
+	return &text{Text: t, program: p}, nil
 }
 
 // openTemplate parses the template of a file, or the one at path; nil where the file has none.

@@ -1,4 +1,4 @@
-package command
+package statefile
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/etc-ml/etc/internal/outfile"
+	"github.com/etc-ml/etc/internal/tensorfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
@@ -44,28 +44,19 @@ type slotBuffer struct {
 // partName returns the name of the tensor of a part.
 func partName(i int) string { return fmt.Sprintf("%s%06d", slotPart, i) }
 
-// slotFolder keeps the states of a program in a folder; it is a serve.Slots.
-type slotFolder struct {
-	dir, model, program, precision string
-	file                           string // of the program
+// Slots keeps the states of a program in files of a folder, each under a name; it is a serve.Slots.
+type Slots struct {
+	// Dir is the folder. Its files begin with Model, the name of the model.
+	Dir, Model string
+	// Of is what the states belong to.
+	Of Owner
 }
 
-// checkFolder refuses a folder of a flag that is none.
-func checkFolder(flag, dir string) error {
-	info, err := os.Stat(dir)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: %w", flag, err)
-	case !info.IsDir():
-		return usagef("%s %s: it is a file, want a folder", flag, dir)
-	}
-	return nil
-}
-
-func (s *slotFolder) path(name string) string { return filepath.Join(s.dir, s.model+"."+name+".slot") }
+// path returns the file of a name.
+func (s *Slots) path(name string) string { return filepath.Join(s.Dir, s.Model+"."+name+".slot") }
 
 // Save implements serve.Slots.
-func (s *slotFolder) Save(ctx context.Context, name string, saved *batch.Saved) (int64, error) {
+func (s *Slots) Save(ctx context.Context, name string, saved *batch.Saved) (int64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &slotWriter{ctx: ctx, saved: saved, parts: make([]*readPart, len(saved.Parts))}
 	defer w.wait()
@@ -75,7 +66,7 @@ func (s *slotFolder) Save(ctx context.Context, name string, saved *batch.Saved) 
 		ids[i] = int64(t)
 	}
 	tokens := eval.Ints(ir.I64, []int{len(ids)}, ids)
-	entries := []safetensors.Entry{entryOf(sessionTokens, eval.Value{Tensor: tokens})}
+	entries := []safetensors.Entry{tensorfile.Entry(sessionTokens, eval.Value{Tensor: tokens})}
 	var buffers []slotBuffer
 	for i, p := range saved.Parts {
 		buffers = append(buffers, slotBuffer{p.Buffer, p.DType.String(), p.Shape})
@@ -86,8 +77,8 @@ func (s *slotFolder) Save(ctx context.Context, name string, saved *batch.Saved) 
 	if err != nil {
 		return 0, err
 	}
-	metadata := map[string]string{slotForm: saved.Form, slotParts: string(list), sessionProgram: s.program,
-		sessionPrecision: s.precision}
+	metadata := map[string]string{slotForm: saved.Form, slotParts: string(list), sessionProgram: s.Of.Program,
+		sessionPrecision: s.Of.Precision}
 	n := (len(saved.Parts) + 1) * sumSize
 	entries = append(entries, safetensors.Entry{Name: slotSums, DType: safetensors.U8, Shape: []int{n},
 		Data: func(out io.Writer) error {
@@ -95,7 +86,7 @@ func (s *slotFolder) Save(ctx context.Context, name string, saved *batch.Saved) 
 			return err
 		}})
 	counted := &counter{}
-	err = outfile.Write(s.path(name), outfile.Options{Kind: outfile.Session, Inputs: []string{s.file}, Private: true},
+	err = outfile.Write(s.path(name), outfile.Options{Kind: outfile.Session, Inputs: []string{s.Of.File}, Private: true},
 		func(w io.Writer) error { return safetensors.Write(io.MultiWriter(w, counted), entries, metadata) })
 	return counted.n, err
 }
@@ -109,7 +100,7 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 // regular returns the size of a file in bytes, and refuses a name that is no regular file.
-func (s *slotFolder) regular(name string) (int64, error) {
+func (s *Slots) regular(name string) (int64, error) {
 	info, err := os.Lstat(s.path(name))
 	if err != nil {
 		return 0, err
@@ -121,7 +112,7 @@ func (s *slotFolder) regular(name string) (int64, error) {
 }
 
 // Erase implements serve.Slots.
-func (s *slotFolder) Erase(name string) error {
+func (s *Slots) Erase(name string) error {
 	if _, err := s.regular(name); err != nil {
 		return err
 	}
@@ -129,7 +120,7 @@ func (s *slotFolder) Erase(name string) error {
 }
 
 // Load implements serve.Slots.
-func (s *slotFolder) Load(name string) (*batch.Saved, int64, error) {
+func (s *Slots) Load(name string) (*batch.Saved, int64, error) {
 	path := s.path(name)
 	size, err := s.regular(name)
 	if err != nil {
@@ -147,20 +138,20 @@ func (s *slotFolder) Load(name string) (*batch.Saved, int64, error) {
 }
 
 // open returns the state of a file, whose parts are checked when they are read.
-func (s *slotFolder) open(f *safetensors.File) (*batch.Saved, error) {
+func (s *Slots) open(f *safetensors.File) (*batch.Saved, error) {
 	meta := f.Metadata()
 	var buffers []slotBuffer
 	if err := json.Unmarshal([]byte(meta[slotParts]), &buffers); err != nil {
 		return nil, fmt.Errorf("%s: it is no state that etc serve has saved", f.Path())
 	}
-	if meta[sessionProgram] != s.program {
-		return nil, fmt.Errorf("%s: it is the state of another program than %s", f.Path(), s.file)
+	if meta[sessionProgram] != s.Of.Program {
+		return nil, fmt.Errorf("%s: it is the state of another program than %s", f.Path(), s.Of.File)
 	}
-	if p := meta[sessionPrecision]; p != s.precision {
+	if p := meta[sessionPrecision]; p != s.Of.Precision {
 		return nil, fmt.Errorf("%s: it is the state of a server with --precision %s, which cannot go on with %s",
-			f.Path(), p, s.precision)
+			f.Path(), p, s.Of.Precision)
 	}
-	precision, err := eval.ParsePrecision(s.precision)
+	precision, err := eval.ParsePrecision(s.Of.Precision)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +163,7 @@ func (s *slotFolder) open(f *safetensors.File) (*batch.Saved, error) {
 	saved := &batch.Saved{Tokens: tokens, Form: meta[slotForm], Reuse: r.reuse, Release: f.Close}
 	for i, b := range buffers {
 		t, ok := f.Tensor(partName(i))
-		d, known := dtypeNamed(b.DType)
+		d, known := tensorfile.DTypeNamed(b.DType)
 		stored := eval.StateDType(d, precision)
 		if !ok || !known || t.DType != fileDType(stored) {
 			return nil, fmt.Errorf("%s: the tensor %q of buffer %q is missing or no %s in %s", f.Path(),
@@ -187,20 +178,4 @@ func (s *slotFolder) open(f *safetensors.File) (*batch.Saved, error) {
 	}
 	saved.Read = func(_ context.Context, i int) ([]byte, error) { return r.part(i) }
 	return saved, nil
-}
-
-// dtypeNamed returns the dtype of a name.
-func dtypeNamed(name string) (ir.DType, bool) {
-	for _, x := range dtypes {
-		if x.ir.String() == name {
-			return x.ir, true
-		}
-	}
-	return 0, false
-}
-
-// slots returns the folder of states of a file.
-func (s *servedFile) slots(program string) *slotFolder {
-	return &slotFolder{dir: s.flags.slotDir, model: strings.TrimSuffix(filepath.Base(s.path), ".pte"), program: program,
-		precision: s.flags.model.precision, file: s.path}
 }

@@ -1,23 +1,26 @@
-package command
+package statefile
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/internal/outfile"
+	"github.com/etc-ml/etc/internal/tensorfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
 	"github.com/etc-ml/etc/runtime/chat"
 	"github.com/etc-ml/etc/runtime/engine"
-	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
@@ -35,47 +38,44 @@ const (
 	sessionChecksum  = "etc.checksum" // SHA-256 of the rest, in hexadecimal
 )
 
-// programID identifies a program: a hash of the names, sizes and first bytes of all named data, and of the build
-// record, which has the hashes of the weights' sources.
-func programID(p *program.Program) string {
-	h := sha256.New()
-	for _, n := range p.File.NamedData() {
-		b, _ := p.File.Lookup(n.Key)
-		fmt.Fprintf(h, "%q %d\n", n.Key, len(b))
-		h.Write(b[:min(len(b), 1024)])
-	}
-	record, _ := p.File.Lookup(keyBuild)
-	h.Write(record)
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-// saveSession writes a conversation to a file.
-func saveSession(path string, t *text, c *chat.Conversation) error {
-	_, err := keepSession(path, t, c)
-	return err
-}
-
-// sessionOptions returns the options for writing a session file.
-func sessionOptions(t *text) outfile.Options {
-	return outfile.Options{Kind: outfile.Session, Inputs: []string{t.File}, Private: true}
-}
-
-// keepSession writes a conversation to a file and returns the saved state.
-func keepSession(path string, t *text, c *chat.Conversation) (*chat.Saved, error) {
-	saved, err := c.Save()
+// WriteSession writes a conversation to a file.
+func WriteSession(path string, of Owner, s *chat.Saved) error {
+	entries, metadata, err := encodeSession(of, s)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	entries, metadata, err := encodeSession(t, saved)
-	if err != nil {
-		return nil, err
-	}
-	return saved, outfile.Write(path, sessionOptions(t),
+	return outfile.Write(path, sessionOptions(of),
 		func(w io.Writer) error { return safetensors.Write(w, entries, metadata) })
 }
 
+// CheckSession refuses a name under which a session cannot be written, as that of a file of another kind.
+func CheckSession(path string, of Owner) error { return outfile.Check(path, sessionOptions(of)) }
+
+// sessionOptions returns the options for writing a session file.
+func sessionOptions(of Owner) outfile.Options {
+	return outfile.Options{Kind: outfile.Session, Inputs: []string{of.File}, Private: true}
+}
+
+// LockSession locks a session file against other processes until unlock is called: of two that continue one chat, each
+// would lose the other's turns.
+func LockSession(path string) (unlock func() error, err error) {
+	if _, err := os.Stat(path); err == nil {
+		if err := checkIsSession(path); err != nil {
+			return nil, err
+		}
+	} else if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		return nil, err // to be told before the answer that it cannot be kept
+	}
+	unlock, err = outfile.Lock(path)
+	if errors.Is(err, outfile.ErrLocked) {
+		return nil, fmt.Errorf("%s: another etc run goes on with this chat; end it first, or go on with a copy "+
+			"of the file", path)
+	}
+	return unlock, err
+}
+
 // encodeSession returns the tensors and the metadata of a session file.
-func encodeSession(t *text, saved *chat.Saved) ([]safetensors.Entry, map[string]string, error) {
+func encodeSession(of Owner, saved *chat.Saved) ([]safetensors.Entry, map[string]string, error) {
 	messages, err := json.Marshal(saved.Messages)
 	if err != nil {
 		return nil, nil, err
@@ -92,8 +92,8 @@ func encodeSession(t *text, saved *chat.Saved) ([]safetensors.Entry, map[string]
 			}
 		}
 	}
-	metadata := map[string]string{sessionMessages: string(messages), sessionProgram: t.program(),
-		sessionPrecision: t.precision}
+	metadata := map[string]string{sessionMessages: string(messages), sessionProgram: of.Program,
+		sessionPrecision: of.Precision}
 	metadata[sessionChecksum], err = checksum(entries, metadata)
 	return entries, metadata, err
 }
@@ -131,11 +131,11 @@ func checkSum(f *safetensors.File) error {
 	case sum:
 		return nil
 	case "":
-		return invalidError{fmt.Errorf("%s has no checksum, as older versions of etc wrote it, so that damage would "+
-			"not show; begin another session", f.Path())}
+		return kind.Invalidf("%s has no checksum, as older versions of etc wrote it, so that damage would "+
+			"not show; begin another session", f.Path())
 	}
-	return invalidError{fmt.Errorf("%s is damaged: its content has the checksum %.12s…, expected %.12s…; go on from "+
-		"a copy, or begin another session", f.Path(), sum, meta[sessionChecksum])}
+	return kind.Invalidf("%s is damaged: its content has the checksum %.12s…, expected %.12s…; go on from "+
+		"a copy, or begin another session", f.Path(), sum, meta[sessionChecksum])
 }
 
 func tokensEntry(name string, tokens []int) safetensors.Entry {
@@ -143,7 +143,7 @@ func tokensEntry(name string, tokens []int) safetensors.Entry {
 	for i, v := range tokens {
 		ids[i] = int64(v)
 	}
-	return entryOf(name, eval.Value{Tensor: eval.Ints(ir.I64, []int{len(ids)}, ids)})
+	return tensorfile.Entry(name, eval.Value{Tensor: eval.Ints(ir.I64, []int{len(ids)}, ids)})
 }
 
 func stateEntry(prefix string, s engine.State) safetensors.Entry {
@@ -151,31 +151,13 @@ func stateEntry(prefix string, s engine.State) safetensors.Entry {
 	if t.DType.IsFloat() {
 		t = eval.Floats(ir.F32, t.Shape, t.F)
 	}
-	return entryOf(prefix+s.Buffer, eval.Value{Tensor: t})
+	return tensorfile.Entry(prefix+s.Buffer, eval.Value{Tensor: t})
 }
 
 // sameElements compares the bits of two tensors of one type.
 func sameElements(a, b *eval.Tensor) bool {
 	return slices.Equal(a.I, b.I) && slices.EqualFunc(a.F, b.F,
 		func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
-}
-
-// loadSession replaces the conversation c by the one of a session file. After an error c is as it was.
-func loadSession(path string, t *text, m *session.Model, c *chat.Conversation) error {
-	_, err := readSession(path, t, m, c)
-	return err
-}
-
-// readSession is loadSession that also returns what it has read.
-func readSession(path string, t *text, m *session.Model, c *chat.Conversation) (*chat.Saved, error) {
-	saved, err := decodeSession(path, t, m)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Load(saved); err != nil {
-		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
-	}
-	return saved, nil
 }
 
 // checkIsSession refuses what is a file of another kind, by its first bytes.
@@ -185,8 +167,8 @@ func checkIsSession(path string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return invalidError{fmt.Errorf("%s: expected a regular file with a session that etc run has kept, found none",
-			path)}
+		return kind.Invalidf("%s: expected a regular file with a session that etc run has kept, found none",
+			path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -206,12 +188,12 @@ func checkIsSession(path string) error {
 	case found == string(outfile.Other):
 		found = "a file " + found
 	}
-	return invalidError{fmt.Errorf("%s: expected a session that etc run has kept, found %s; give another name "+
-		"to begin one", path, found)}
+	return kind.Invalidf("%s: expected a session that etc run has kept, found %s; give another name "+
+		"to begin one", path, found)
 }
 
-// decodeSession reads a session file for a model of a program.
-func decodeSession(path string, t *text, m *session.Model) (*chat.Saved, error) {
+// ReadSession reads a conversation from a file, for a model of the program that it belongs to.
+func ReadSession(path string, of Owner, m *session.Model) (*chat.Saved, error) {
 	if err := checkIsSession(path); err != nil {
 		return nil, err
 	}
@@ -221,27 +203,27 @@ func decodeSession(path string, t *text, m *session.Model) (*chat.Saved, error) 
 	}
 	defer f.Close()
 	meta := f.Metadata()
-	if meta[sessionProgram] != t.program() {
-		return nil, invalidError{fmt.Errorf("%s is no session of the program %s", path, t.File)}
+	if meta[sessionProgram] != of.Program {
+		return nil, kind.Invalidf("%s is no session of the program %s", path, of.File)
 	}
-	if p := meta[sessionPrecision]; p != t.precision {
-		return nil, usagef("%s holds the state of a run with --precision %s, which cannot go on with --precision %s",
-			path, p, t.precision)
+	if p := meta[sessionPrecision]; p != of.Precision {
+		return nil, kind.Usagef("%s holds the state of a run with --precision %s, which cannot go on with --precision %s",
+			path, p, of.Precision)
 	}
 	saved := &chat.Saved{}
 	if err := json.Unmarshal([]byte(meta[sessionMessages]), &saved.Messages); err != nil {
-		return nil, invalidError{fmt.Errorf("%s: the messages in its metadata: %w", path, err)}
+		return nil, kind.Invalidf("%s: the messages in its metadata: %w", path, err)
 	}
 	if saved.State, err = readSnapshot(f, "", m.Buffers(), nil); err != nil {
-		return nil, invalidError{err}
+		return nil, kind.Of(kind.ErrInvalid, err)
 	}
 	if _, ok := f.Tensor(sessionBase + sessionTokens); ok {
 		if saved.Base, err = readSnapshot(f, sessionBase, m.Buffers(), saved.State.States); err != nil {
-			return nil, invalidError{err}
+			return nil, kind.Of(kind.ErrInvalid, err)
 		}
 	}
 	if err := m.CheckSnapshot(saved.State); err != nil {
-		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
+		return nil, kind.Invalidf("%s: %w", path, err)
 	}
 	return saved, checkSum(f)
 }
@@ -255,7 +237,7 @@ func readSnapshot(f *safetensors.File, prefix string, buffers []*ir.Buffer,
 	if t, ok := f.Tensor(name); ok && (t.DType != safetensors.I64 || len(t.Shape) != 1) {
 		return nil, fmt.Errorf("%s: tensor %q is %s%v, want I64 of one dim", f.Path(), name, t.DType, t.Shape)
 	}
-	ids, err := readTensor(f, name)
+	ids, err := tensorfile.Read(f, name)
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +267,7 @@ func readBuffer(f *safetensors.File, name string, want ir.Type) (*eval.Tensor, e
 		stored = ir.F32
 	}
 	if t, ok := f.Tensor(name); ok {
-		d, known := dtypeOf(t.DType)
+		d, known := tensorfile.DType(t.DType)
 		if !known || d != stored || !slices.EqualFunc(t.Shape, dims,
 			func(a int, b int64) bool { return int64(a) == b }) {
 			return nil, fmt.Errorf("%s: tensor %q is %s%v, want %s%v: a state of another form (--kv-cache, "+
@@ -293,31 +275,10 @@ func readBuffer(f *safetensors.File, name string, want ir.Type) (*eval.Tensor, e
 				f.Path(), name, t.DType, t.Shape, stored, dims)
 		}
 	}
-	v, err := readTensor(f, name)
+	v, err := tensorfile.Read(f, name)
 	if err != nil {
 		return nil, err
 	}
 	v.DType = want.DType
-	return v, nil
-}
-
-// readTensor reads a whole tensor of a safetensors file.
-func readTensor(f *safetensors.File, name string) (*eval.Tensor, error) {
-	t, ok := f.Tensor(name)
-	if !ok {
-		return nil, fmt.Errorf("%s: no tensor %q", f.Path(), name)
-	}
-	d, ok := dtypeOf(t.DType)
-	if !ok {
-		return nil, fmt.Errorf("%s: tensor %q is %s", f.Path(), name, t.DType)
-	}
-	raw := make([]byte, t.Size())
-	if n, err := t.ReadAt(raw, 0); n < len(raw) {
-		return nil, fmt.Errorf("%s: tensor %q: %d of %d bytes can be read: %w", f.Path(), name, n, len(raw), err)
-	}
-	v, err := eval.Decode(d, t.Shape, raw)
-	if err != nil {
-		return nil, fmt.Errorf("%s: tensor %q: %w", f.Path(), name, err)
-	}
 	return v, nil
 }

@@ -1,4 +1,4 @@
-package command
+package statefile
 
 import (
 	"context"
@@ -12,12 +12,13 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/etc-ml/etc/internal/tensorfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders/safetensors"
 	"github.com/etc-ml/etc/runtime/batch"
 )
 
-// This file writes and reads the parts of slot files, several at a time: see slotfile.go.
+// This file writes and reads the parts of slot files, several at a time: see slot.go.
 
 // sumSize is the size of a checksum in bytes.
 const sumSize = 8
@@ -33,13 +34,11 @@ func appendRest(sums []byte, metadata map[string]string, tokens []byte) []byte {
 	return binary.LittleEndian.AppendUint64(slices.Clone(sums), h.Sum64())
 }
 
-// fileDType returns the dtype as which a slot file stores elements of d, without rounding: d itself where dtypes lists
-// it, else I64.
+// fileDType returns the dtype as which a slot file stores elements of d, without rounding: I64 where no dtype of a file
+// is d itself.
 func fileDType(d ir.DType) safetensors.DType {
-	for _, x := range dtypes {
-		if x.ir == d {
-			return x.file
-		}
+	if x, ok := tensorfile.FileDType(d); ok {
+		return x
 	}
 	return safetensors.I64
 }
@@ -123,7 +122,7 @@ func (r *slotReader) tokens(parts int) ([]int32, error) {
 	if err := readAll(sums, found); err != nil {
 		return nil, fmt.Errorf("%s: %w", r.file.Path(), err)
 	}
-	ids, err := readTensor(r.file, sessionTokens)
+	ids, err := tensorfile.Read(r.file, sessionTokens)
 	if err != nil {
 		return nil, err
 	}

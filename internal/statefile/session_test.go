@@ -1,7 +1,9 @@
-package command
+package statefile
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,7 +14,9 @@ import (
 
 	"github.com/etc-ml/etc/codegen"
 	"github.com/etc-ml/etc/internal/devices"
+	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/internal/prompt"
+	"github.com/etc-ml/etc/internal/record"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/loaders/safetensors"
@@ -28,15 +32,15 @@ import (
 // exported writes the program of a trained checkpoint as etc export --sample --qlinear 4w does.
 func exported(t *testing.T, name string, context int) string {
 	t.Helper()
-	c, err := loaders.Open(trained(name))
+	c, err := loaders.Open(filepath.Join("..", "..", "testdata", "checkpoints", name))
 	require.NoError(t, err)
 	defer c.Close()
 	m, err := c.Build(loaders.Options{MaxSeqLen: context})
 	require.NoError(t, err)
-	require.NoError(t, prompt.SetStopTokens(logTo(t.Output()), c, m))
+	require.NoError(t, prompt.SetStopTokens(func(string) {}, c, m))
 	o := &passes.Options{Sample: true, Recipe: passes.DefaultRecipe(&quantize.Scheme{Bits: 4, GroupSize: 64}, nil)}
 	require.NoError(t, passes.Run(m, o))
-	file, err := newFile(c, m, o, exportFlags{})
+	file, err := record.NewFile(c, m, o, record.Options{}, nil)
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), name+".pte")
 	require.NoError(t, codegen.Write(t.Context(), path, file))
@@ -46,7 +50,8 @@ func exported(t *testing.T, name string, context int) string {
 // conversation is a chat with a program as etc run has it.
 type conversation struct {
 	*chat.Conversation
-	text    *text
+	text    *prompt.Text
+	owner   Owner
 	session *session.Session
 	request session.Request
 }
@@ -57,11 +62,11 @@ func startChat(t *testing.T, path string, e engine.Engine, precision string, p s
 	file, err := program.Open(path)
 	require.NoError(t, err)
 	c := &conversation{request: session.Request{Sampling: p, MaxNewTokens: 6}}
-	c.text, err = openText(file, "", false)
+	c.text, err = prompt.Open(file, "", false)
 	require.NoError(t, err)
-	c.text.Template, err = openTemplate(file, "")
+	c.text.Template, err = prompt.OpenTemplate(file.File)
 	require.NoError(t, err)
-	c.text.precision = precision
+	c.owner = Owner{File: path, Program: Identify(file), Precision: precision}
 	c.request.Stop = c.text.Stop
 	m, err := file.Module("forward")
 	require.NoError(t, err)
@@ -86,6 +91,24 @@ func (c *conversation) ask(t *testing.T, question string) session.Answer {
 	a, err := c.Ask(t.Context(), question, c.request)
 	require.NoError(t, err)
 	return a
+}
+
+// save writes the conversation to a file.
+func (c *conversation) save(path string) error {
+	saved, err := c.Save()
+	if err != nil {
+		return err
+	}
+	return WriteSession(path, c.owner, saved)
+}
+
+// load goes on with the conversation of a file.
+func (c *conversation) load(path string) error {
+	saved, err := ReadSession(path, c.owner, c.session.Model())
+	if err != nil {
+		return err
+	}
+	return c.Load(saved)
 }
 
 // states are the bits of all buffers.
@@ -116,12 +139,12 @@ func TestSessionGoesOn(t *testing.T) {
 							c := startChat(t, path, e, precision, p)
 							c.ask(t, "What is the capital of France?")
 							c.ask(t, "What is 5 plus 3?")
-							require.NoError(t, saveSession(file, c.text, c.Conversation))
+							require.NoError(t, c.save(file))
 							want := c.ask(t, "Hello")
 
 							d := startChat(t, path, e, precision, p)
 							d.ask(t, "Is there something before?")
-							require.NoError(t, loadSession(file, d.text, d.session.Model(), d.Conversation))
+							require.NoError(t, d.load(file))
 							got := d.ask(t, "Hello")
 							require.Equal(t, want.Tokens, got.Tokens)
 							require.Equal(t, want.Prompt, got.Prompt, "no more is fed")
@@ -155,10 +178,10 @@ func TestSessionsTakeTurns(t *testing.T) {
 			if turn == 0 {
 				require.NoError(t, c.Reset(""))
 			} else {
-				require.NoError(t, loadSession(file, c.text, c.session.Model(), c.Conversation))
+				require.NoError(t, c.load(file))
 			}
 			c.ask(t, questions[name][turn])
-			require.NoError(t, saveSession(file, c.text, c.Conversation))
+			require.NoError(t, c.save(file))
 			if turn == 1 {
 				require.Equal(t, alone[name], c.Messages())
 			}
@@ -173,7 +196,7 @@ func TestSessionRefused(t *testing.T) {
 	c := startChat(t, path, reference.Engine{}, "mixed", session.Greedy)
 	c.request.MaxNewTokens = 2
 	c.ask(t, "Hi")
-	require.NoError(t, saveSession(file, c.text, c.Conversation))
+	require.NoError(t, c.save(file))
 	messages, states := c.Messages(), c.states(t)
 
 	whole, err := os.ReadFile(file)
@@ -185,7 +208,9 @@ func TestSessionRefused(t *testing.T) {
 	for _, x := range f.Tensors() {
 		b := make([]byte, x.Size())
 		_, err := x.ReadAt(b, 0)
-		require.NoError(t, ignoreEOF(err))
+		if !errors.Is(err, io.EOF) {
+			require.NoError(t, err)
+		}
 		entries = append(entries, safetensors.Entry{Name: x.Name, DType: x.DType, Shape: x.Shape,
 			Data: safetensors.Bytes(b)})
 	}
@@ -222,51 +247,51 @@ func TestSessionRefused(t *testing.T) {
 		name string
 		file []byte
 		want string
-		exit int
+		kind error
 	}{
-		{"cut", whole[:len(whole)-1], "chat", exitInvalid},
-		{"empty", nil, "chat", exitInvalid},
+		{"cut", whole[:len(whole)-1], "chat", kind.ErrInvalid},
+		{"empty", nil, "chat", kind.ErrInvalid},
 		{"another program's", changed(nil, map[string]string{sessionProgram: "0"}), "is no session of the program",
-			exitInvalid},
+			kind.ErrInvalid},
 		{"another precision's", changed(nil, map[string]string{sessionPrecision: "fp32"}),
-			"a run with --precision fp32, which cannot go on with --precision mixed", exitUsage},
+			"a run with --precision fp32, which cannot go on with --precision mixed", kind.ErrUsage},
 		{"messages", changed(nil, map[string]string{sessionMessages: "[1]"}), "the messages in its metadata: ",
-			exitInvalid},
+			kind.ErrInvalid},
 		{"no buffer", changed(map[string]*safetensors.Entry{buffer: nil}, nil),
-			`no tensor "` + buffer + `"`, exitInvalid},
+			`no tensor "` + buffer + `"`, kind.ErrInvalid},
 		{"shape of a buffer", changed(named(buffer, ids(safetensors.F32, []int{2}, make([]byte, 8)...)), nil),
-			`tensor "` + buffer + `" is F32[2], want f32[1 2 126 32]`, exitInvalid},
+			`tensor "` + buffer + `" is F32[2], want f32[1 2 126 32]`, kind.ErrInvalid},
 		{"dtype of a buffer", changed(named(buffer,
 			ids(safetensors.I32, []int{1, 2, 126, 32}, make([]byte, 4*2*126*32)...)), nil),
-			`tensor "` + buffer + `" is I32[1 2 126 32], want f32[1 2 126 32]`, exitInvalid},
+			`tensor "` + buffer + `" is I32[1 2 126 32], want f32[1 2 126 32]`, kind.ErrInvalid},
 		{"shape of a buffer before the answer", changed(named("base."+buffer, ids(safetensors.F32, []int{0})), nil),
-			`tensor "base.` + buffer + `" is F32[0]`, exitInvalid},
+			`tensor "base.` + buffer + `" is F32[0]`, kind.ErrInvalid},
 		{"no tokens", changed(map[string]*safetensors.Entry{sessionTokens: nil}, nil),
-			`no tensor "tokens"`, exitInvalid},
+			`no tensor "tokens"`, kind.ErrInvalid},
 		{"dtype of the tokens", changed(named(sessionTokens, ids(safetensors.F32, []int{1}, 0, 0, 0, 0)), nil),
-			`tensor "tokens" is F32[1], want I64 of one dim`, exitInvalid},
+			`tensor "tokens" is F32[1], want I64 of one dim`, kind.ErrInvalid},
 		{"shape of the tokens", changed(named(sessionTokens, ids(safetensors.I64, []int{1, 1}, make([]byte, 8)...)),
-			nil), `tensor "tokens" is I64[1 1], want I64 of one dim`, exitInvalid},
+			nil), `tensor "tokens" is I64[1 1], want I64 of one dim`, kind.ErrInvalid},
 		{"a negative token", changed(named(sessionTokens, ids(safetensors.I64, []int{1}, 255, 255, 255, 255, 255, 255,
-			255, 255)), nil), "element 0 is -1, which is no token id", exitInvalid},
+			255, 255)), nil), "element 0 is -1, which is no token id", kind.ErrInvalid},
 		{"a token beyond the vocabulary",
 			changed(named(sessionTokens, ids(safetensors.I64, []int{1}, 0, 4, 0, 0, 0, 0, 0, 0)), nil),
-			"token 0 of the snapshot is 1024, which is not in the vocabulary of 960", exitInvalid},
+			"token 0 of the snapshot is 1024, which is not in the vocabulary of 960", kind.ErrInvalid},
 		{"more tokens than the context",
 			changed(named(sessionTokens, ids(safetensors.I64, []int{65}, make([]byte, 65*8)...)), nil),
-			"a snapshot of 65 tokens does not fit the context of 64", exitInvalid},
+			"a snapshot of 65 tokens does not fit the context of 64", kind.ErrInvalid},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			other := filepath.Join(t.TempDir(), "chat")
 			require.NoError(t, os.WriteFile(other, test.file, 0o644))
-			err := loadSession(other, c.text, c.session.Model(), c.Conversation)
+			err := c.load(other)
 			require.ErrorContains(t, err, test.want)
 			require.ErrorContains(t, err, other)
-			require.Equal(t, test.exit, exitCode(err))
+			require.ErrorIs(t, err, test.kind)
 			require.Equal(t, messages, c.Messages())
 			require.Equal(t, states, c.states(t))
 		})
 	}
-	require.NoError(t, loadSession(file, c.text, c.session.Model(), c.Conversation))
-	require.Error(t, saveSession(filepath.Join(t.TempDir(), "missing", "chat"), c.text, c.Conversation))
+	require.NoError(t, c.load(file))
+	require.Error(t, c.save(filepath.Join(t.TempDir(), "missing", "chat")))
 }
