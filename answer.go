@@ -2,15 +2,14 @@ package etc
 
 import (
 	"context"
+	"io"
 	"iter"
 	"time"
 
 	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/internal/kind"
-	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/runtime/batch"
-	"github.com/etc-ml/etc/runtime/chat"
-	"github.com/etc-ml/etc/runtime/session"
+	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 // Token is a token of an answer. The last one of an answer is none of the model's: it has the ID -1, the text that was
@@ -40,24 +39,37 @@ type Reason string
 
 // The reasons.
 const (
-	StopToken Reason = "eos"    // the model ended it
-	StopText  Reason = "stop"   // one of Parameters.Stop
-	Length    Reason = "length" // Parameters.MaxTokens, or a full context
+	StopToken Reason = "eos"       // the model ended it
+	StopText  Reason = "stop"      // one of Parameters.Stop
+	Length    Reason = "length"    // Parameters.MaxTokens, or a full context
+	Cancelled Reason = "cancelled" // the context has ended; only of a Session
 )
 
 // End describes an answer that has ended.
 type End struct {
 	Reason Reason
+	// Text is the whole text of the answer.
+	Text string
 	// PromptTokens is the number of tokens of the prompt, CachedTokens how many of them were not computed anew, and
 	// AnswerTokens those of the answer.
 	PromptTokens, CachedTokens, AnswerTokens int
 	// Seed is the one that the first token was drawn with.
 	Seed int64
-	// Drafted tokens of the answer were drafted, and Accepted of them were right; see Options.Speculate.
-	Drafted, Accepted int
+	// ContextFull tells that the answer has ended because the context is full.
+	ContextFull bool
+	// Drafted tokens of the answer were drafted in DraftRounds calls, and Accepted of them were right; see
+	// Options.Speculate.
+	Drafted, Accepted, DraftRounds int
+	// Calls is the number of tokens that were fed one by one behind the prompt.
+	Calls int
 	// Queued is the time until the first call, Prefill from there to the first token, Decode from there to the end.
 	Queued, Prefill, Decode time.Duration
+
+	rounds speculate.Log
 }
+
+// WriteDraftLog writes the rounds of drafts as a JSON array: what was drafted, and how much of it was right.
+func (e *End) WriteDraftLog(w io.Writer) error { return e.rounds.Write(w) }
 
 // Message is a turn of a conversation.
 type Message struct {
@@ -107,18 +119,10 @@ type question struct {
 func (m *Model) question(messages []Message, p Parameters) (q question, err error) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	var turns []chat.Message
-	for _, x := range messages {
-		turns = append(turns, chat.Message(x))
+	if err := setTemplate(m.text, p); err != nil {
+		return q, err
 	}
-	if p.Think != nil && m.text.Template != nil && !m.text.Template.Reads(prompt.EnableThinking) {
-		return q, kind.Usagef("Parameters.Think: the chat template of %s does not know of thinking", m.text.File)
-	}
-	m.text.Think = p.Think
-	if q.tokens, err = m.text.Render(turns, true); err == nil {
-		q.end = m.text.PromptEnd(turns, q.tokens)
-	}
-	return q, err
+	return renderQuestion(m.text, messages)
 }
 
 // answer generates an answer and passes its tokens to yield. err is an error of the prompt, or nil.
@@ -145,12 +149,12 @@ func (m *Model) answer(ctx context.Context, q question, err error, p Parameters,
 func (m *Model) request(q question, p Parameters) (r batch.Request, err error) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	r = batch.Request{Prompt: q.tokens, MaxTokens: p.MaxTokens, Logprobs: -1}
-	switch {
-	case p.MaxTokens < 0:
-		return r, kind.Usagef("Parameters.MaxTokens is %d, want 0 or more", p.MaxTokens)
-	case len(p.Stop) > 0 && m.text.Tokenizer == nil:
-		return r, kind.Usagef("Parameters.Stop: %s holds no tokenizer, so the answer has no text", m.text.File)
+	r = batch.Request{Prompt: q.tokens, MaxTokens: p.MaxTokens, Logprobs: -1, DraftLog: true}
+	if err := p.check(m.text); err != nil {
+		return r, err
+	}
+	if p.ForceTokens != nil || p.Logits != nil {
+		return r, kind.Usagef("Parameters.ForceTokens and Parameters.Logits are for a Session")
 	}
 	if p.Logprobs != nil {
 		r.Logprobs = *p.Logprobs
@@ -164,10 +168,11 @@ func (m *Model) request(q question, p Parameters) (r batch.Request, err error) {
 	if r.Sampling, err = p.sampling(m.text, m.runner.Limits()); err != nil {
 		return r, err
 	}
-	c, err := p.constraint(m, q.end)
-	if c != nil {
-		r.Constraint = c
+	grammar, err := m.holds.compile(&p)
+	if grammar == nil || err != nil {
+		return r, err
 	}
+	r.Constraint, err = m.holds.begin(grammar, q.end, p.Think)
 	return r, err
 }
 
@@ -176,9 +181,7 @@ func (m *Model) follow(ctx context.Context, stream *batch.Stream, r batch.Reques
 	yield func(Token, error) bool) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
-	m.lock.Lock()
-	text, stop := m.text.Stream(), session.NewTextStop(p.Stop)
-	m.lock.Unlock()
+	text := newAnswerText(m.text, p.Stop)
 	count, left := 0, false
 	end, err := stream.Read(ctx, func(t batch.Token) bool {
 		count++
@@ -186,7 +189,7 @@ func (m *Model) follow(ctx context.Context, stream *batch.Stream, r batch.Reques
 			q.answered(t.ID)
 		}
 		out, stopped := tokenOf(t), false
-		out.Text, stopped = stop.Push(text.Push(t.ID))
+		out.Text, stopped = text.push(t.ID)
 		if left = !yield(out, nil); left {
 			leave() // nobody waits for the end
 		}
@@ -196,11 +199,9 @@ func (m *Model) follow(ctx context.Context, stream *batch.Stream, r batch.Reques
 		return
 	}
 	last := Token{ID: -1}
-	if err == nil && !stop.Stopped() {
-		if last.Text, _ = stop.Push(text.Flush()); !stop.Stopped() {
-			last.Text += stop.Flush()
-		}
-		if end.Reason == batch.Cancelled && !stop.Stopped() {
+	if err == nil {
+		last.Text = text.finish()
+		if end.Reason == batch.Cancelled && !text.stopped() {
 			err = batch.ErrClosed // by Close, in the middle of the answer
 		}
 	}
@@ -208,10 +209,12 @@ func (m *Model) follow(ctx context.Context, stream *batch.Stream, r batch.Reques
 		yield(last, err)
 		return
 	}
-	last.End = &End{Reason: reasons[end.Reason], PromptTokens: len(r.Prompt), CachedTokens: end.Cached,
-		AnswerTokens: count, Drafted: end.Drafts.Drafted, Accepted: end.Drafts.Accepted,
-		Seed: r.Sampling.Seed, Queued: end.Queued, Prefill: end.Prefill, Decode: end.Decode}
-	if stop.Stopped() {
+	last.End = &End{Reason: reasons[end.Reason], Text: text.whole(), PromptTokens: len(r.Prompt),
+		CachedTokens: end.Cached, AnswerTokens: count, Drafted: end.Drafts.Drafted, Accepted: end.Drafts.Accepted,
+		DraftRounds: end.Drafts.Rounds, Calls: max(0, count-1), Seed: r.Sampling.Seed, Queued: end.Queued,
+		Prefill: end.Prefill, Decode: end.Decode, rounds: end.Rounds}
+	last.End.ContextFull = end.Reason == batch.Length && count != p.MaxTokens
+	if text.stopped() {
 		last.End.Reason = StopText
 	}
 	yield(last, nil)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/etc-ml/etc/internal/devices"
 	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/internal/prompt"
@@ -14,8 +15,6 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
-	"github.com/etc-ml/etc/runtime/format"
-	"github.com/etc-ml/etc/runtime/guide"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
 )
@@ -26,9 +25,9 @@ type Model struct {
 	program *program.Program
 	runner  *batch.Runner
 
-	lock   sync.Mutex // of text, which is not safe for concurrent use, and of guides
-	text   *prompt.Text
-	guides *guide.Model // made when it is first needed
+	lock  sync.Mutex // of text, which is not safe for concurrent use
+	text  *prompt.Text
+	holds *constraints
 }
 
 // Info describes an open model.
@@ -53,8 +52,15 @@ type Info struct {
 // defaults that the file holds. The file stays mapped, and must not change, until Close. What is no language model is
 // an [ErrInvalid], what does not fit an [ErrMemory].
 func Open(path string, o Options) (*Model, error) {
+	fill(&o.Concurrent, defaultConcurrent)
 	e, options, err := o.engine()
 	if err != nil {
+		return nil, err
+	}
+	if o.Sampler == "file" {
+		return nil, kind.Usagef("Options.Sampler file is for OpenSession: the runtime draws the tokens of a Model")
+	}
+	if e, err = devices.Chosen(e, options.Precision); err != nil {
 		return nil, err
 	}
 	p, err := program.Open(path)
@@ -68,21 +74,41 @@ func Open(path string, o Options) (*Model, error) {
 	return m, nil
 }
 
-// load reads the text of the open file and compiles it.
-func (m *Model) load(path string, e engine.Engine, options engine.Options, o Options) (err error) {
-	if m.text, err = prompt.Open(m.program, o.Tokenizer, true); err != nil {
-		return err
+// openText reads what an open file says of text, and what the options have in its place.
+func openText(p *program.Program, o Options) (*prompt.Text, error) {
+	t, err := prompt.Open(p, o.Tokenizer, true)
+	if err != nil {
+		return nil, err
 	}
-	if o.ChatTemplate != "" {
-		m.text.Template, err = prompt.UseTemplate(m.program.File, "Options.ChatTemplate", o.ChatTemplate)
-	} else {
-		m.text.Template, err = prompt.OpenTemplate(m.program.File)
+	given := o.ChatTemplate != "" || o.ChatTemplateFile != ""
+	switch {
+	case given && o.NoChatTemplate || o.ChatTemplate != "" && o.ChatTemplateFile != "":
+		return nil, kind.Usagef("Options: ChatTemplate, ChatTemplateFile and NoChatTemplate: want one of them")
+	case o.NoChatTemplate:
+		return t, nil
+	case o.ChatTemplateFile != "":
+		var text []byte
+		if text, err = readAtMost(o.ChatTemplateFile, mostTemplate); err == nil {
+			t.Template, err = prompt.UseTemplate(p.File, o.ChatTemplateFile, string(text))
+		}
+	case o.ChatTemplate != "":
+		t.Template, err = prompt.UseTemplate(p.File, "Options.ChatTemplate", o.ChatTemplate)
+	default:
+		t.Template, err = prompt.OpenTemplate(p.File)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if m.text.Template != nil && (o.ChatTemplate != "" || len(m.text.Stop) == 0) {
-		m.text.AddTurnEnd()
+	if t.Template != nil && (given || len(t.Stop) == 0) {
+		t.AddTurnEnd()
+	}
+	return t, nil
+}
+
+// load reads the text of the open file and compiles it.
+func (m *Model) load(path string, e engine.Engine, options engine.Options, o Options) (err error) {
+	if m.text, err = openText(m.program, o); err != nil {
+		return err
 	}
 	if err := m.compile(path, e, options, o); err != nil {
 		return err
@@ -91,6 +117,7 @@ func (m *Model) load(path string, e engine.Engine, options engine.Options, o Opt
 	m.info = Info{Path: path, Device: e.Name(), ContextLength: limits.Positions, VocabularySize: limits.Vocab,
 		Concurrent: o.Concurrent,
 		StopTokens: m.text.Stop, Chats: m.text.Template != nil && m.text.Tokenizer != nil}
+	m.holds = &constraints{text: m.text, vocabulary: limits.Vocab}
 	if limits.OneByOne {
 		m.info.Concurrent = 1
 	}
@@ -162,24 +189,13 @@ func cacheMemory(path string, m *ir.Module, positions int, e engine.Engine, p ev
 }
 
 // Info returns a description of the model.
-func (m *Model) Info() Info {
-	i := m.info
+func (m *Model) Info() Info { return m.info.clone() }
+
+// clone returns a copy that the caller may change.
+func (i Info) clone() Info {
 	i.StopTokens = slices.Clone(i.StopTokens)
 	return i
 }
 
 // Close ends the answers that run, frees the model and unmaps its file.
 func (m *Model) Close() error { return errors.Join(m.runner.Close(), m.program.Close()) }
-
-// guide returns what constraints need of the model.
-func (m *Model) guide() *guide.Model {
-	if m.guides == nil {
-		source := ""
-		if m.text.Template != nil {
-			source = m.text.Template.Source
-		}
-		m.guides = guide.NewModel(m.text.Tokenizer, format.Find(m.text.Tokenizer, source),
-			m.text.Stop, m.info.VocabularySize)
-	}
-	return m.guides
-}

@@ -1,14 +1,17 @@
 package etc
 
 import (
+	"slices"
+
 	"github.com/etc-ml/etc/internal/devices"
 	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/ragged"
 )
 
-// Options say how [Open] runs a program. The zero value chooses all by itself.
+// Options say how [Open] and [OpenSession] run a program. The zero value chooses all by itself.
 type Options struct {
 	// Device is what runs the program: "auto" (as ""), "metal", "cuda", "cpu", or "reference", which is slow and made
 	// to be right.
@@ -38,22 +41,35 @@ type Options struct {
 	// enough for Concurrent whole contexts and as many prefixes, of these at least 16 or 2 GiB, but at most half of the
 	// memory that is left.
 	CacheMemory int64
+	// Sampler is what draws the tokens of a [Session]: "file", the program's sampling head or the most likely token of
+	// its logits; "runtime", etc's own sampler on the program's logits, which gives the same tokens and takes more
+	// parameters; or "", the runtime's where the parameters need it. A [Model] always has the runtime's.
+	Sampler string
 	// Tokenizer is the path of a tokenizer.json in the place of the file's.
 	Tokenizer string
-	// ChatTemplate is the text of a chat template in the place of the file's.
-	ChatTemplate string
+	// ChatTemplate is the text of a chat template in the place of the file's, and ChatTemplateFile the path of one.
+	// NoChatTemplate goes without, so that prompts are used as they are.
+	ChatTemplate, ChatTemplateFile string
+	NoChatTemplate                 bool
 	// Warn is told what runs otherwise than asked for; nil for nobody. It may be called from any goroutine.
 	Warn func(text string)
+
+	// Observe is told of each step that the device has run, with its time; nil for nobody. Package runtime/profile makes
+	// tables and traces of steps.
+	Observe func(*engine.Step)
+	// DisablePasses leaves out passes of the runtime's optimizer, and VerifyIR checks the graph behind each. They are
+	// for the work on etc itself.
+	DisablePasses []string
+	VerifyIR      bool
 }
 
 // defaultConcurrent is how many answers run at a time where nothing is said.
 const defaultConcurrent = 4
 
-// engine finds the engine and its options.
+// engine finds the engine and its options. The engine may be auto, which chooses when it compiles.
 func (o *Options) engine() (engine.Engine, engine.Options, error) {
 	fill(&o.Device, "auto")
 	fill(&o.Precision, "mixed")
-	fill(&o.Concurrent, defaultConcurrent)
 	fail := func(format string, args ...any) (engine.Engine, engine.Options, error) {
 		return nil, engine.Options{}, kind.Usagef(format, args...)
 	}
@@ -68,26 +84,29 @@ func (o *Options) engine() (engine.Engine, engine.Options, error) {
 		return fail("Options.Concurrent is %d, want 0 or more", o.Concurrent)
 	case o.CacheMemory < 0:
 		return fail("Options.CacheMemory is %d, want 0 or more", o.CacheMemory)
+	case !slices.Contains([]string{"", "file", "runtime"}, o.Sampler):
+		return fail("Options.Sampler is %q, want file or runtime", o.Sampler)
 	}
 	e, err := devices.Find(o.Device)
 	if err != nil {
 		return fail("%w", err)
 	}
-	if e, err = devices.Chosen(e, precision); err != nil {
-		return nil, engine.Options{}, err
-	}
 	form, err := execution.FormOf("Options.KVCache", o.KVCache, "Options.State", o.State, precision)
 	if err != nil {
 		return nil, engine.Options{}, err
 	}
-	e = execution.Storing(e, form)
+	if form != (ragged.Storage{}) {
+		if e, err = devices.Chosen(e, precision); err != nil {
+			return nil, engine.Options{}, err
+		}
+		e = execution.Storing(e, form)
+	}
 	warn := o.Warn
 	if warn == nil {
 		warn = func(string) {}
 	}
 	return e, engine.Options{Precision: precision, Threads: o.Threads, Exact: o.Exact, Deterministic: o.Deterministic,
-		NoTune: o.NoTune,
-		Warn:   warn}, nil
+		NoTune: o.NoTune, Warn: warn, Observe: o.Observe, DisablePasses: o.DisablePasses, VerifyIR: o.VerifyIR}, nil
 }
 
 // fill sets a value that is zero.

@@ -1,15 +1,16 @@
 package etc
 
 import (
-	"fmt"
+	"encoding/json"
+	"maps"
 	"math"
-	"math/rand/v2"
+	"slices"
 
 	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/runtime/batch"
-	"github.com/etc-ml/etc/runtime/constrain"
-	"github.com/etc-ml/etc/runtime/guide"
+	"github.com/etc-ml/etc/runtime/session"
+	"github.com/etc-ml/etc/runtime/template"
 )
 
 // Parameters say how an answer is drawn, and when it ends. The zero value takes the defaults of the file's generation
@@ -31,8 +32,10 @@ type Parameters struct {
 	TopP *float64
 	// MinP keeps the tokens that are at least this many times as likely as the most likely one, in [0, 1].
 	MinP *float64
-	// RepeatPenalty makes tokens less likely that are among the last ones of prompt and answer; 1 is off.
+	// RepeatPenalty makes tokens less likely that are among the last ones of prompt and answer; 1 is off. RepeatLast is
+	// how many last tokens the penalties count; 0 is 64, and all of them for penalties of the file.
 	RepeatPenalty *float64
+	RepeatLast    int
 	// PresencePenalty is subtracted from the logits of tokens that are in the answer, FrequencyPenalty as often as they
 	// are.
 	PresencePenalty, FrequencyPenalty *float64
@@ -52,37 +55,100 @@ type Parameters struct {
 
 	// Think lets the model think first, or not, where its chat template knows of that; nil leaves it to the template.
 	Think *bool
+	// Variables are further variables of the chat template, as JSON. One that the template does not read is an error.
+	Variables map[string]json.RawMessage
+
+	// ForceTokens are fed in the place of those that are drawn, and set the length of the answer; nil for none. Only a
+	// [Session] takes them.
+	ForceTokens []int
+	// Logits is told of the logits, one for each token of the vocabulary, behind the prompt and behind every token of
+	// the answer; nil for nobody. The slice is valid during the call. Only a [Session] takes it.
+	Logits func(logits []float32) error
 }
 
-// sampling returns the parameters of the draws: what is set, and else the file's. limits say what the program can do.
+// NeedsRuntime names the first parameter that only the runtime's own sampler takes; "" where there is none.
+func (p Parameters) NeedsRuntime() string {
+	var s session.Sampling
+	if p.set(&s) != nil {
+		return "" // drawing with them tells what is wrong
+	}
+	return s.NeedsRuntime()
+}
+
+// check refuses what is wrong with the parameters whatever the program is, except for those of draws.
+func (p *Parameters) check(t *prompt.Text) error {
+	switch {
+	case p.MaxTokens < 0:
+		return kind.Usagef("Parameters.MaxTokens is %d, want 0 or more", p.MaxTokens)
+	case len(p.Stop) > 0 && t.Tokenizer == nil:
+		return kind.Usagef("Parameters.Stop: %s holds no tokenizer, so the answer has no text: set Options.Tokenizer",
+			t.File)
+	case p.ForceTokens != nil && p.MaxTokens > 0 && p.MaxTokens != len(p.ForceTokens):
+		return kind.Usagef("Parameters.MaxTokens is %d with %d tokens of ForceTokens, which set the length", p.MaxTokens,
+			len(p.ForceTokens))
+	}
+	return nil
+}
+
+// number is a parameter that is a finite number.
+type number struct {
+	name string
+	from *float64 // nil where it is not set
+	to   *float32
+}
+
+// setNumbers sets what is set, and refuses what float32 does not hold.
+func (p *Parameters) setNumbers(numbers ...number) error {
+	for _, x := range numbers {
+		if x.from == nil {
+			continue
+		}
+		if *x.to = float32(*x.from); math.IsNaN(*x.from) || math.IsInf(float64(*x.to), 0) {
+			return kind.Usagef("Parameters.%s is %v, want a finite number", x.name, *x.from)
+		}
+	}
+	switch { // before float32 rounds what is just above 1
+	case p.TopP != nil && (*p.TopP > 1 || float32(*p.TopP) <= 0):
+		return kind.Usagef("Parameters.TopP is %v, want more than 0 and at most 1", *p.TopP)
+	case p.MinP != nil && (*p.MinP > 1 || *p.MinP < 0):
+		return kind.Usagef("Parameters.MinP is %v, want at least 0 and at most 1", *p.MinP)
+	case p.RepeatPenalty != nil && !(*p.RepeatPenalty > 0):
+		return kind.Usagef("Parameters.RepeatPenalty is %v, want more than 0; 1 is off", *p.RepeatPenalty)
+	case p.RepeatLast < 0 || p.RepeatLast > prompt.MostLastN:
+		return kind.Usagef("Parameters.RepeatLast is %d, want 0 to %d", p.RepeatLast, prompt.MostLastN)
+	}
+	return nil
+}
+
+// biases returns the biases as draws take them; nil for none.
+func (p *Parameters) biases() map[int]float32 {
+	var out map[int]float32
+	for id, bias := range p.Bias {
+		if out == nil {
+			out = map[int]float32{}
+		}
+		out[id] = float32(bias)
+	}
+	return out
+}
+
+// sampling returns the parameters of the draws of a [Model]: what is set, and else the file's. limits say what the
+// program can do.
 func (p *Parameters) sampling(t *prompt.Text, limits batch.Limits) (batch.Sampling, error) {
 	s, _, err := t.BatchDefaults(limits)
 	if err != nil {
 		return s, err
 	}
-	for _, x := range []struct {
-		name string
-		from *float64
-		to   *float32
-	}{
-		{"Temperature", p.Temperature, &s.Temperature}, {"TopP", p.TopP, &s.TopP}, {"MinP", p.MinP, &s.MinP},
-		{"RepeatPenalty", p.RepeatPenalty, &s.Repeat}, {"PresencePenalty", p.PresencePenalty, &s.Presence},
-		{"FrequencyPenalty", p.FrequencyPenalty, &s.Frequency},
-	} {
-		if x.from == nil {
-			continue
-		}
-		if *x.to = float32(*x.from); math.IsNaN(*x.from) || math.IsInf(float64(*x.to), 0) {
-			return s, kind.Usagef("Parameters.%s is %v, want a finite number", x.name, *x.from)
-		}
+	if err := p.setNumbers(number{"Temperature", p.Temperature, &s.Temperature}, number{"TopP", p.TopP, &s.TopP},
+		number{"MinP", p.MinP, &s.MinP}, number{"RepeatPenalty", p.RepeatPenalty, &s.Repeat},
+		number{"PresencePenalty", p.PresencePenalty, &s.Presence},
+		number{"FrequencyPenalty", p.FrequencyPenalty, &s.Frequency}); err != nil {
+		return s, err
 	}
-	if p.TopP != nil && (*p.TopP > 1 || *p.TopP <= 0) { // before float32 rounds what is just above 1
-		return s, kind.Usagef("Parameters.TopP is %v, want more than 0 and at most 1", *p.TopP)
-	}
-	if p.RepeatPenalty != nil {
-		if !(*p.RepeatPenalty > 0) {
-			return s, kind.Usagef("Parameters.RepeatPenalty is %v, want more than 0; 1 is off", *p.RepeatPenalty)
-		}
+	switch {
+	case p.RepeatLast > 0:
+		s.RepeatLast = p.RepeatLast
+	case p.RepeatPenalty != nil:
 		s.RepeatLast = 0 // as etc run's, whatever the file's own penalty counts
 	}
 	if p.TopK != nil {
@@ -92,55 +158,89 @@ func (p *Parameters) sampling(t *prompt.Text, limits batch.Limits) (batch.Sampli
 	case p.Seed != nil:
 		s.Seed = *p.Seed
 	case !limits.NoSeed:
-		s.Seed = rand.Int64N(1 << 31)
+		s.Seed = randomSeed()
 	}
-	for id, bias := range p.Bias {
-		if s.Bias == nil {
-			s.Bias = map[int]float32{}
-		}
-		s.Bias[id] = float32(bias)
-	}
+	s.Bias = p.biases()
 	return s, nil
 }
 
-// constraint compiles the constraint of the answer, or returns nil. end are the tokens that the chat template wrote for
-// the answer after the messages; nil for a prompt without a template. The caller has locked the model.
-func (p *Parameters) constraint(m *Model, end []int) (batch.Constraint, error) {
-	var src constrain.Source
-	name := ""
-	for _, x := range []struct {
-		name, text string
-		kind       constrain.Kind
-	}{{"JSONSchema", p.JSONSchema, constrain.JSONSchema}, {"Grammar", p.Grammar, constrain.GBNF},
-		{"Regex", p.Regex, constrain.Regex}} {
-		if x.text == "" {
-			continue
+// set sets the parameters of the draws of a [Session] that are set themselves.
+func (p *Parameters) set(s *session.Sampling) error {
+	if err := p.setNumbers(number{"Temperature", p.Temperature, &s.Temperature}, number{"TopP", p.TopP, &s.TopP},
+		number{"MinP", p.MinP, &s.MinP}, number{"RepeatPenalty", p.RepeatPenalty, &s.RepeatPenalty},
+		number{"PresencePenalty", p.PresencePenalty, &s.PresencePenalty},
+		number{"FrequencyPenalty", p.FrequencyPenalty, &s.FrequencyPenalty}); err != nil {
+		return err
+	}
+	if p.RepeatLast > 0 {
+		s.LastN = p.RepeatLast
+	}
+	if p.TopK != nil {
+		s.TopK = int64(*p.TopK)
+	}
+	if p.Logprobs != nil {
+		s.Logprobs, s.TopLogprobs = true, *p.Logprobs
+	}
+	if p.JSONSchema != "" || p.Grammar != "" || p.Regex != "" {
+		s.Mask = func([]uint64) (bool, error) { return false, nil } // the answer's own comes in its place
+	}
+	s.Bias = p.biases()
+	return nil
+}
+
+// sessionSampling returns the parameters of the draws of a [Session]: what is set, and else the file's.
+func (p *Parameters) sessionSampling(t *prompt.Text, o Options) (s session.Sampling, err error) {
+	s = session.Sampling{TopP: 1, RepeatPenalty: 1, LastN: session.DefaultLastN}
+	if err := p.set(&s); err != nil {
+		return s, err
+	}
+	if s.Seed = randomSeed(); p.Seed != nil {
+		s.Seed = *p.Seed
+	}
+	if err := s.Check(); err != nil {
+		return s, kind.Usagef("Parameters: %w", err)
+	}
+	need := s.NeedsRuntime()
+	if need != "" && o.Sampler == "file" {
+		return s, kind.Usagef("%s needs Options.Sampler runtime; with Options.Sampler file the program draws, which takes "+
+			"temperature, top-k, top-p and seed at most", need)
+	}
+	return s, t.Defaults(p.isSet, &s, o.Sampler == "runtime" || o.Deterministic || need != "")
+}
+
+// isSet is prompt.Given.
+func (p *Parameters) isSet(names ...string) bool {
+	set := map[string]bool{"temperature": p.Temperature != nil, "top-k": p.TopK != nil, "top-p": p.TopP != nil,
+		"min-p": p.MinP != nil, "repeat-penalty": p.RepeatPenalty != nil, "presence-penalty": p.PresencePenalty != nil,
+		"frequency-penalty": p.FrequencyPenalty != nil, "repeat-last-n": p.RepeatLast > 0}
+	return slices.ContainsFunc(names, func(name string) bool { return set[name] })
+}
+
+// setTemplate sets the variables of the chat template.
+func setTemplate(t *prompt.Text, p Parameters) error {
+	t.Think = p.Think
+	if t.Template == nil {
+		return nil
+	}
+	if p.Think != nil && !t.Template.Reads(prompt.EnableThinking) {
+		return kind.Usagef("Parameters.Think: the chat template of %s does not know of thinking: it has no variable %s",
+			t.File, prompt.EnableThinking)
+	}
+	t.Template.Arguments = nil
+	for _, name := range slices.Sorted(maps.Keys(p.Variables)) {
+		value, err := template.ParseJSON(p.Variables[name])
+		switch {
+		case err != nil:
+			return kind.Usagef("Parameters.Variables %s: %w", name, err)
+		case slices.Contains([]string{"messages", "add_generation_prompt", prompt.EnableThinking}, name):
+			return kind.Usagef("Parameters.Variables %s: the conversation and Parameters.Think set this variable", name)
+		case !t.Template.Reads(name):
+			return kind.Usagef("Parameters.Variables %s: the chat template of %s has no such variable", name, t.File)
 		}
-		if name != "" {
-			return nil, kind.Usagef("Parameters.%s and Parameters.%s are set, want one of them", name, x.name)
+		if t.Template.Arguments == nil {
+			t.Template.Arguments = &template.Dict{}
 		}
-		name, src = x.name, constrain.Source{Kind: x.kind, Text: x.text}
+		t.Template.Arguments.Set(name, value)
 	}
-	switch {
-	case name == "":
-		return nil, nil
-	case p.IgnoreStopTokens:
-		return nil, kind.Usagef("Parameters.%s with IgnoreStopTokens: an answer that is whole has to end", name)
-	case m.text.Tokenizer == nil:
-		return nil, kind.Usagef("Parameters.%s: %s holds no tokenizer, so its tokens have no text", name, m.text.File)
-	case len(m.text.Stop) == 0:
-		return nil, kind.Usagef("Parameters.%s: %s has no stop token, by which an answer that is whole could end", name,
-			m.text.File)
-	}
-	grammar, err := m.guide().Compile(src)
-	if err != nil {
-		return nil, kind.Usagef("Parameters.%s: %w", name, err)
-	}
-	template := m.text.Template
-	thinks := end != nil && template != nil && template.Reads(prompt.EnableThinking) && (p.Think == nil || *p.Think)
-	g, err := m.guide().New(guide.Options{Text: grammar, Parse: end != nil, Prompt: end, Thinks: thinks})
-	if err != nil {
-		return nil, fmt.Errorf("%s: the tokenizer: %w", m.text.File, err)
-	}
-	return g, nil
+	return nil
 }

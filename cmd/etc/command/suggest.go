@@ -153,24 +153,31 @@ func argumentsError(cmd *cobra.Command, args []string, err error) error {
 // openProgram opens a program. What is a file of another kind is named, with what to do.
 func openProgram(path string) (*program.Program, error) {
 	p, err := program.Open(path)
+	return p, programError(path, err)
+}
+
+// programError returns an error of opening a program, with what to do where the file is of another kind or missing.
+// Errors of anything else stay as they are.
+func programError(path string, err error) error {
 	if err == nil {
-		return p, nil
+		return nil
 	}
-	if info, bad := os.Stat(path); bad == nil && info.IsDir() {
-		return nil, fmt.Errorf("%s: expected a program (.pte), found a directory; etc export %s makes a program of "+
+	info, bad := os.Stat(path)
+	if bad == nil && info.IsDir() {
+		return fmt.Errorf("%s: expected a program (.pte), found a directory; etc export %s makes a program of "+
 			"a checkpoint", path, path)
 	}
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(bad, os.ErrNotExist) {
 		if meant := programBeside(path); meant != "" {
-			return nil, fmt.Errorf("%w\n     did you mean %s?", err, meant)
+			return fmt.Errorf("%w\n     did you mean %s?", err, meant)
 		}
 	}
 	if !errors.Is(err, container.ErrInvalid) {
-		return nil, err
+		return err
 	}
 	f, bad := os.Open(path)
 	if bad != nil {
-		return nil, err
+		return err
 	}
 	defer f.Close()
 	head := make([]byte, 4<<10)
@@ -185,8 +192,8 @@ func openProgram(path string) (*program.Program, error) {
 		advice = "etc run MODEL.pte --session " + path + " goes on with it"
 	}
 	if advice == "" {
-		return nil, err
+		return err
 	}
-	return nil, invalidError{fmt.Errorf("%s: expected a program (.pte), found %s; %s", path,
+	return invalidError{fmt.Errorf("%s: expected a program (.pte), found %s; %s", path,
 		outfile.KindOf(head[:n]), advice)}
 }

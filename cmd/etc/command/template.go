@@ -5,19 +5,18 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc"
 	"github.com/etc-ml/etc/internal/prompt"
-	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/template"
 )
 
-// Bounds on what the command reads, in bytes.
+// Bounds on what commands read, in bytes.
 const (
-	maxTemplateFile = 64 << 20 // a tokenizer_config.json lists all special tokens
+	maxTemplateFile = 64 << 20
 	maxContextFile  = 256 << 20
 )
 
@@ -53,35 +52,23 @@ func runTemplate(cmd *cobra.Command, path string, f templateFlags) error {
 	if err != nil {
 		return err
 	}
-	t, tokens, err := openTemplateFile(path, f.name)
+	t, err := etc.LoadChatTemplate(path, f.name)
 	if err != nil {
 		return err
 	}
-	ctx, err := readContext(cmd.InOrStdin(), f.context)
+	variables, err := readAtMost(cmd.InOrStdin(), f.context, maxContextFile)
 	if err != nil {
 		return err
 	}
-	text, err := t.Render(mergeTokens(ctx, tokens), template.Options{Now: now})
+	text, err := t.RenderJSON(variables, now())
+	if errors.Is(err, etc.ErrInvalid) {
+		err = fmt.Errorf("%s: %w", f.context, err)
+	}
 	if err != nil {
 		return err
 	}
 	_, err = io.WriteString(cmd.OutOrStdout(), visible(cmd.OutOrStdout(), text))
 	return err
-}
-
-// mergeTokens adds the special tokens that a context does not have.
-func mergeTokens(ctx, tokens *template.Dict) *template.Dict {
-	if tokens == nil {
-		return ctx
-	}
-	ctx = ctx.Clone()
-	for _, name := range tokens.Keys() {
-		if _, ok := ctx.Get(name); !ok {
-			v, _ := tokens.Get(name)
-			ctx.Set(name, v)
-		}
-	}
-	return ctx
 }
 
 // templateClock returns the time for a template: a flag, SOURCE_DATE_EPOCH, or the clock.
@@ -94,24 +81,6 @@ func templateClock(flag string) (func() time.Time, error) {
 		return func() time.Time { return t }, nil
 	}
 	return prompt.Clock()
-}
-
-// readContext reads the variables of a template.
-func readContext(stdin io.Reader, path string) (*template.Dict, error) {
-	data, err := readAtMost(stdin, path, maxContextFile)
-	if err != nil {
-		return nil, err
-	}
-	v, err := template.ParseJSON(data)
-	if err != nil {
-		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
-	}
-	ctx, ok := v.(*template.Dict)
-	if !ok {
-		return nil, invalidError{fmt.Errorf("%s: a context is a JSON object, found a value of type %s", path,
-			v.TypeName())}
-	}
-	return ctx, nil
 }
 
 // readAtMost reads a file, or stdin for "-", that has no more than limit bytes.
@@ -130,46 +99,4 @@ func readAtMost(stdin io.Reader, path string, limit int64) ([]byte, error) {
 		err = invalidError{fmt.Errorf("%s has more than %d bytes", path, limit)}
 	}
 	return data, err
-}
-
-// openTemplateFile reads the chat template of a .pte, of a tokenizer_config.json or of a file that is one, and
-// the special tokens that come with it.
-func openTemplateFile(path, name string) (*template.Template, *template.Dict, error) {
-	switch filepath.Ext(path) {
-	case ".pte":
-		f, err := container.Open(path)
-		if err != nil {
-			return nil, nil, err
-		}
-		defer f.Close()
-		t, err := prompt.TemplateOf(f)
-		if err == nil && t.Parsed == nil {
-			err = errors.New("it holds no chat template")
-		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", path, err)
-		}
-		return t.Parsed, t.Tokens, nil
-	case ".json":
-		data, err := readAtMost(nil, path, maxTemplateFile)
-		if err != nil {
-			return nil, nil, err
-		}
-		c, err := template.ParseConfig(path, data)
-		if err != nil {
-			return nil, nil, invalidError{err}
-		}
-		source, ok := c.Template(name)
-		if !ok {
-			return nil, nil, fmt.Errorf("%s: there is no chat template %q", path, name)
-		}
-		t, err := prompt.ParseTemplate(path, source)
-		return t, c.Tokens, err
-	}
-	data, err := readAtMost(nil, path, maxTemplateFile)
-	if err != nil {
-		return nil, nil, err
-	}
-	t, err := prompt.ParseTemplate(path, string(data))
-	return t, nil, err
 }

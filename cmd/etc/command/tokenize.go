@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/etc-ml/etc/internal/prompt"
-	"github.com/etc-ml/etc/runtime/tokenizer"
+	"github.com/etc-ml/etc"
 )
 
 type tokenizeFlags struct{ json, decode, noSpecial bool }
@@ -46,7 +44,7 @@ func runTokenize(cmd *cobra.Command, args []string, f tokenizeFlags) error {
 	if f.json && len(args) > 1 {
 		return usagef("--json reads standard input: %q is one argument too many", args[1])
 	}
-	t, err := openTokenizer(args[0])
+	t, err := loadTokenizer(args[0])
 	if err != nil {
 		return err
 	}
@@ -81,12 +79,12 @@ func runTokenize(cmd *cobra.Command, args []string, f tokenizeFlags) error {
 	if err := checkTokens(t, ids); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(out, visible(out, t.Decode(ids, f.noSpecial)))
+	_, err = fmt.Fprintln(out, visible(out, f.decodeIDs(t, ids)))
 	return err
 }
 
 // printIDs prints the ids of a text as it comes, on one line.
-func printIDs(in io.Reader, out io.Writer, t *tokenizer.Tokenizer, f tokenizeFlags) error {
+func printIDs(in io.Reader, out io.Writer, t *etc.Tokenizer, f tokenizeFlags) error {
 	w := bufio.NewWriter(out)
 	var field []byte
 	err := t.EncodeReader(in, f.encodeOptions(), func(ids []int) error {
@@ -99,8 +97,8 @@ func printIDs(in io.Reader, out io.Writer, t *tokenizer.Tokenizer, f tokenizeFla
 		}
 		return nil
 	})
-	if long := (*tokenizer.LengthError)(nil); errors.As(err, &long) {
-		err = invalidError{fmt.Errorf("standard input: %w", err)}
+	if errors.Is(err, etc.ErrInvalid) {
+		err = fmt.Errorf("standard input: %w", err)
 	}
 	if err == nil {
 		err = w.WriteByte('\n')
@@ -112,11 +110,19 @@ func printIDs(in io.Reader, out io.Writer, t *tokenizer.Tokenizer, f tokenizeFla
 }
 
 // encodeOptions: as for the tokenizers library, names of special tokens in a text are those tokens.
-func (f tokenizeFlags) encodeOptions() tokenizer.EncodeOptions {
-	return tokenizer.EncodeOptions{AddSpecial: !f.noSpecial, ParseSpecial: true}
+func (f tokenizeFlags) encodeOptions() etc.EncodeOptions {
+	return etc.EncodeOptions{Special: !f.noSpecial, ParseSpecial: true}
 }
 
-func tokenizeJSON(in io.Reader, out io.Writer, t *tokenizer.Tokenizer, f tokenizeFlags) error {
+// decodeIDs returns the text of ids.
+func (f tokenizeFlags) decodeIDs(t *etc.Tokenizer, ids []int) string {
+	if f.noSpecial {
+		return t.Decode(ids)
+	}
+	return t.DecodeSpecial(ids)
+}
+
+func tokenizeJSON(in io.Reader, out io.Writer, t *etc.Tokenizer, f tokenizeFlags) error {
 	if f.decode {
 		var lists [][]int
 		if err := readJSON(in, &lists); err != nil {
@@ -130,7 +136,7 @@ func tokenizeJSON(in io.Reader, out io.Writer, t *tokenizer.Tokenizer, f tokeniz
 			if err := checkTokens(t, ids); err != nil {
 				return fmt.Errorf("array %d: %w", i, err)
 			}
-			texts[i] = t.Decode(ids, f.noSpecial)
+			texts[i] = f.decodeIDs(t, ids)
 		}
 		return writeJSONLine(out, texts)
 	}
@@ -149,50 +155,17 @@ func tokenizeJSON(in io.Reader, out io.Writer, t *tokenizer.Tokenizer, f tokeniz
 }
 
 // checkTokens refuses ids that are no token, which decoding would skip.
-func checkTokens(t *tokenizer.Tokenizer, ids []int) error {
+func checkTokens(t *etc.Tokenizer, ids []int) error {
 	for i, id := range ids {
-		if _, ok := t.IDToToken(id); !ok {
-			return usagef("id %d (number %d) is no token of the tokenizer, which has %d", id, i, t.VocabSize())
+		if _, ok := t.Token(id); !ok {
+			return usagef("id %d (number %d) is no token of the tokenizer, which has %d", id, i, t.Size())
 		}
 	}
 	return nil
 }
 
-// openTokenizer reads a tokenizer.json, or the one that a .pte holds.
-func openTokenizer(path string) (*tokenizer.Tokenizer, error) {
-	isProgram, err := looksLikeProgram(path)
-	if err != nil {
-		return nil, err
-	}
-	if !isProgram {
-		return tokenizer.Load(path)
-	}
-	p, err := openProgram(path)
-	if err != nil {
-		return nil, err
-	}
-	defer p.Close()
-	b, ok := p.File.Lookup(prompt.KeyTokenizer)
-	if !ok {
-		return nil, usagef("%s holds no tokenizer: name a tokenizer.json", path)
-	}
-	return tokenizer.Parse(b, path+": "+prompt.KeyTokenizer)
-}
-
-// looksLikeProgram tells a .pte by its name or its identifier.
-func looksLikeProgram(path string) (bool, error) {
-	if strings.HasSuffix(path, ".pte") {
-		return true, nil
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	head := make([]byte, 8)
-	n, err := io.ReadFull(f, head)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return false, err
-	}
-	return n == len(head) && bytes.Equal(head[4:], []byte("ET12")), nil
+// loadTokenizer reads a tokenizer.json, or the one that a .pte holds.
+func loadTokenizer(path string) (*etc.Tokenizer, error) {
+	t, err := etc.LoadTokenizer(path)
+	return t, programError(path, err)
 }

@@ -1,0 +1,327 @@
+package etc
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"math/rand/v2"
+
+	"github.com/etc-ml/etc/internal/devices"
+	"github.com/etc-ml/etc/internal/execution"
+	"github.com/etc-ml/etc/internal/kind"
+	"github.com/etc-ml/etc/internal/prompt"
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/chat"
+	"github.com/etc-ml/etc/runtime/constrain"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/program"
+	"github.com/etc-ml/etc/runtime/session"
+)
+
+// Session runs a program for one user: one answer at a time, with the state of the conversation in the session itself.
+// That is the fastest way to one answer, as a GPU gets the next call before the result of the last one was read, and the
+// conversation can be kept in a file. [Model] is for many answers at a time. A Session is not safe for concurrent use.
+type Session struct {
+	info    Info
+	o       Options
+	engine  engine.Engine
+	options engine.Options
+
+	program *program.Program
+	module  *ir.Module // of the method forward, and of the draft where there is one
+	drafts  execution.Drafting
+	about   session.Description
+	text    *prompt.Text
+	holds   *constraints
+
+	given    Parameters // as they were set
+	sampling session.Sampling
+	grammar  *constrain.Grammar // that answers are held to; nil for none
+
+	model        *session.Model // compiled; nil before
+	session      *session.Session
+	answerer     *execution.Answerer // in the place of model and session, for drafts and Options.Deterministic
+	conversation *chat.Conversation
+}
+
+// OpenSession opens the program in a file for one user, with the parameters of the answers to come. The file stays
+// mapped, and must not change, until Close. The program is compiled by [Session.Compile], [Session.Reset] or the first
+// answer. What is no language model is an [ErrInvalid].
+func OpenSession(path string, o Options, p Parameters) (*Session, error) {
+	if o.Concurrent != 0 || o.CacheMemory != 0 {
+		return nil, kind.Usagef("Options.Concurrent and Options.CacheMemory are for Open: a session has one answer " +
+			"at a time")
+	}
+	e, options, err := o.engine()
+	if err != nil {
+		return nil, err
+	}
+	file, err := program.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{o: o, engine: e, options: options, program: file}
+	if err := s.read(path, p); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return s, nil
+}
+
+// read reads what the open file says.
+func (s *Session) read(path string, p Parameters) (err error) {
+	if s.text, err = openText(s.program, s.o); err != nil {
+		return err
+	}
+	s.holds = &constraints{text: s.text}
+	if err := s.SetParameters(p); err != nil {
+		return err
+	}
+	s.text.UnusedDefaults(s.own(), s.options.Warn)
+	asked, err := execution.ParseDrafts(s.o.Speculate)
+	if err != nil {
+		return kind.Usagef("Options.Speculate is %w", err)
+	}
+	if s.drafts, err = asked.In(path, s.program, "Options.Speculate", s.options.Warn); err != nil {
+		return err
+	}
+	if s.module, err = execution.ModuleWith(s.program, s.drafts.Kind); err != nil {
+		return err
+	}
+	if s.about, err = session.Describe(s.module.Only(s.module.Entry)); err != nil {
+		return kind.Invalidf("%s: %w", path, err)
+	}
+	s.holds.vocabulary = s.about.Vocab
+	if s.grammar, err = s.holds.compile(&p); err != nil {
+		return err
+	}
+	s.info = Info{Path: path, ContextLength: s.about.MaxSeqLen, VocabularySize: s.about.Vocab, Concurrent: 1,
+		StopTokens: s.text.Stop, Chats: s.text.Template != nil && s.text.Tokenizer != nil}
+	return nil
+}
+
+// shared reports whether answers go through calls that many sequences may share, which have drafts and are
+// deterministic.
+func (s *Session) shared() bool { return s.drafts.Most > 0 || s.o.Deterministic }
+
+// own reports whether the runtime's own sampler draws.
+func (s *Session) own() bool {
+	return s.o.Sampler == "runtime" || s.sampling.NeedsRuntime() != "" || s.o.Deterministic
+}
+
+// Compile compiles the program for answers with the parameters that are set, and makes its state. Later answers may
+// have other parameters as far as these need nothing more of the program; [Session.Reset] compiles one for which a
+// conversation can change them all. What does not fit is an [ErrMemory].
+func (s *Session) Compile() error { return s.compile(false) }
+
+// compile compiles the program, for a conversation or for answers that stand alone.
+func (s *Session) compile(converses bool) (err error) {
+	if s.model != nil {
+		return nil
+	}
+	if s.shared() {
+		if err := s.compileShared(); err != nil {
+			return err
+		}
+	} else if err := s.compileAlone(converses); err != nil {
+		return err
+	}
+	s.info.Device = s.model.Device
+	if s.info.VocabularySize == 0 {
+		s.info.VocabularySize = s.model.Vocab
+	}
+	return s.fitParameters()
+}
+
+// compileShared compiles the program for shared calls, which this session has alone.
+func (s *Session) compileShared() (err error) {
+	e, err := devices.Chosen(s.engine, s.options.Precision)
+	if err != nil {
+		return execution.LoadError(s.info.Path, err)
+	}
+	if s.answerer, err = execution.OpenAnswerer(s.info.Path, s.module, e, s.options, s.drafts); err == nil {
+		s.model = s.answerer.Model()
+	}
+	return err
+}
+
+// spareBiases is the number of tokens that may have a bias in a conversation, if its first answer has no more.
+const spareBiases = 16
+
+// compileAlone compiles the program for a state of its own.
+func (s *Session) compileAlone(converses bool) (err error) {
+	states := 1
+	if converses {
+		states = 2 // a conversation keeps the state of before its last answer
+	}
+	if s.own() {
+		d := session.DrawsOf(s.sampling)
+		if converses {
+			d.MinP, d.Biases, d.Window = true, max(d.Biases, spareBiases), max(d.Window, s.sampling.LastN)
+		}
+		d.Logits = s.given.Logits != nil
+		s.model, err = session.LoadDraws(s.module, s.engine, s.options, d) // reads no weights
+	} else {
+		s.model, err = session.Load(s.module, s.engine, s.options)
+	}
+	if err != nil {
+		return execution.LoadError(s.info.Path, err)
+	}
+	err = execution.CheckMemory(s.info.Path, s.module, s.model, s.engine, s.options.Precision, states, 0)
+	if err == nil {
+		s.session, err = s.model.NewSession()
+	}
+	if err != nil {
+		err = errors.Join(err, s.model.Close())
+		s.model = nil
+	}
+	return err
+}
+
+// Close frees the program and its state, and unmaps the file.
+func (s *Session) Close() (err error) {
+	switch {
+	case s.answerer != nil:
+		err = s.answerer.Close()
+	case s.model != nil:
+		err = errors.Join(s.session.Close(), s.model.Close())
+	}
+	return errors.Join(err, s.program.Close())
+}
+
+// Info returns a description of the program. Its device is known once it is compiled.
+func (s *Session) Info() Info { return s.info.clone() }
+
+// Tokenizer returns the program's tokenizer, or nil where its file has none.
+func (s *Session) Tokenizer() *Tokenizer { return tokenizerOf(s.text) }
+
+// ChatTemplate returns the chat template, or nil where there is none.
+func (s *Session) ChatTemplate() *ChatTemplate { return templateOf(s.text) }
+
+// SetParameters changes the parameters of the answers to come. Once the program is compiled, it refuses those for which
+// it was not compiled. After an error the parameters are as they were.
+func (s *Session) SetParameters(p Parameters) error {
+	before, sampling, grammar := s.given, s.sampling, s.grammar
+	if err := s.setParameters(p); err != nil {
+		s.given, s.sampling, s.grammar = before, sampling, grammar
+		return err
+	}
+	return nil
+}
+
+func (s *Session) setParameters(p Parameters) (err error) {
+	if err := p.check(s.text); err != nil {
+		return err
+	}
+	if s.sampling, err = p.sessionSampling(s.text, s.o); err != nil {
+		return err
+	}
+	s.given = p
+	if err := setTemplate(s.text, p); err != nil || s.info.Path == "" {
+		return err // what is left needs the module, which OpenSession reads next
+	}
+	if s.grammar, err = s.holds.compile(&p); err != nil || s.model == nil {
+		return err
+	}
+	return s.fitParameters()
+}
+
+// Parameters returns the parameters of the answers to come, with the file's defaults and the seed filled in. Those of
+// draws that the program has no use for, or, once it is compiled, was not compiled for, are nil.
+func (s *Session) Parameters() Parameters {
+	p, v := s.given, s.sampling
+	p.Temperature, p.TopK, p.TopP, p.Seed = new(float64(v.Temperature)), nil, nil, nil
+	form, wide := s.about.Form, s.own()
+	if s.model != nil {
+		form, wide = s.model.Form, s.shared() || s.model.Draws().MinP
+	}
+	if wide || form == session.Sampler || form == session.Drawn {
+		p.TopK, p.TopP, p.Seed = new(int(v.TopK)), new(float64(v.TopP)), new(v.Seed)
+	}
+	p.MinP, p.RepeatPenalty, p.PresencePenalty, p.FrequencyPenalty, p.Bias = nil, nil, nil, nil, maps.Clone(p.Bias)
+	if wide {
+		p.MinP, p.RepeatPenalty = new(float64(v.MinP)), new(float64(v.RepeatPenalty))
+		p.PresencePenalty, p.FrequencyPenalty = new(float64(v.PresencePenalty)), new(float64(v.FrequencyPenalty))
+		p.RepeatLast = v.LastN
+	}
+	return p
+}
+
+// fitParameters refuses parameters that the compiled program has no use for, and drops those that came from the file,
+// with a warning.
+func (s *Session) fitParameters() error {
+	p, form := &s.given, s.model.Form
+	if form != session.Sampler && form != session.Drawn {
+		for _, x := range []struct {
+			name string
+			set  bool
+		}{{"TopK", p.TopK != nil}, {"TopP", p.TopP != nil}, {"Seed", p.Seed != nil}} {
+			if x.set {
+				return kind.Usagef("Parameters.%s needs a program with a sampling head (etc export --sample) or "+
+					"Options.Sampler runtime; this one supports temperature only", x.name)
+			}
+		}
+	}
+	if p.Logits != nil && (s.shared() || form != session.Logits && !s.model.Draws().Logits) {
+		return kind.Usagef("Parameters.Logits: the program gives a token, not logits; export it without --sample, or " +
+			"give Options.Sampler runtime")
+	}
+	if p.ForceTokens != nil && s.shared() {
+		return kind.Usagef("Parameters.ForceTokens with Options.Speculate or Options.Deterministic, whose tokens are " +
+			"drawn")
+	}
+	for token := range p.Bias {
+		if vocab := s.model.Vocab; vocab > 0 && token >= vocab {
+			return kind.Usagef("Parameters.Bias of token %d, which is not in the vocabulary of %d tokens", token, vocab)
+		}
+	}
+	if form == session.Drawn {
+		return s.fitDraws()
+	}
+	if need := s.sampling.NeedsRuntime(); need != "" {
+		return kind.Usagef("Parameters: %s needs Options.Sampler runtime, or to be set before the program is compiled",
+			need)
+	}
+	if form == session.Sampler {
+		return nil
+	}
+	s.sampling.Seed = 0 // nothing draws with it
+	if s.sampling.TopK > 0 || s.sampling.TopP < 1 {
+		if s.sampling.Temperature > 0 {
+			s.options.Warn("the file's top-k and top-p are not used: the program has no sampling head " +
+				"(etc export --sample); Options.Sampler runtime uses them")
+		}
+		s.sampling.TopK, s.sampling.TopP = 0, 1
+	}
+	return nil
+}
+
+// fitDraws refuses parameters for which the runtime's own sampler was not compiled.
+func (s *Session) fitDraws() error {
+	if top := s.sampling.TopLogprobs; top > s.model.Vocab {
+		return kind.Usagef("Parameters.Logprobs %d, of a vocabulary of %d tokens", top, s.model.Vocab)
+	}
+	if s.shared() {
+		return nil
+	}
+	need, has := session.DrawsOf(s.sampling), s.model.Draws()
+	if need.MinP && !has.MinP || need.Biases > has.Biases || need.Window > has.Window || need.Mask && !has.Mask ||
+		need.Logprobs && !has.Logprobs || need.Top > has.Top {
+		return kind.Usagef("Parameters that the program was not compiled for: it takes min-p: %t, biases of %d "+
+			"tokens, penalties over the last %d, constraints: %t, log-probabilities: %t", has.MinP, has.Biases,
+			has.Window, has.Mask, has.Logprobs)
+	}
+	return nil
+}
+
+// Limits returns what the compiled program takes of parameters that have a size: of how many tokens it takes a bias,
+// and over how many last tokens penalties.
+func (s *Session) Limits() (biases, repeatLast int) {
+	if s.model == nil {
+		return 0, 0
+	}
+	d := s.model.Draws()
+	return d.Biases, d.Window
+}
+
+// randomSeed returns the seed of answers for which none is set.
+func randomSeed() int64 { return rand.Int64N(math.MaxInt32 + 1) }
