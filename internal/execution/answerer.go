@@ -71,7 +71,7 @@ func (a *Answerer) Position() int { return a.position }
 func (a *Answerer) Close() error { return a.runner.Close() }
 
 // Generate is [session.Session.Generate] from an empty context. It ignores what only sessions have: Request.Force,
-// FeedLast, Step and Logits, and Sampling.Mask, in whose place there is Constraint.
+// FeedLast and Logits, the logits of Request.Step, and Sampling.Mask, in whose place there is Constraint.
 func (a *Answerer) Generate(ctx context.Context, r session.Request) (out session.Answer, err error) {
 	q := batch.Request{DraftLog: true, Prompt: r.Prompt, MaxTokens: r.MaxNewTokens, Stop: r.Stop,
 		Constraint: a.Constraint, Logprobs: -1, Sampling: samplingOf(r.Sampling)}
@@ -85,8 +85,12 @@ func (a *Answerer) Generate(ctx context.Context, r session.Request) (out session
 	// The stream ends with the context. The tokens that it gave before belong to the answer.
 	end, err := stream.Read(context.WithoutCancel(ctx), func(t batch.Token) bool {
 		out.Tokens = append(out.Tokens, t.ID)
+		p := logprobsOf(t)
 		if r.Sampling.Logprobs {
-			out.Logprobs = append(out.Logprobs, logprobsOf(t))
+			out.Logprobs = append(out.Logprobs, p)
+		}
+		if r.Step != nil {
+			r.Step(session.Step{Token: t.ID, Logprob: p.Logprob.Logprob, Top: p.Top})
 		}
 		return r.Token == nil || r.Token(t.ID)
 	})

@@ -6,19 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/etc-ml/etc/internal/prompt"
+	"github.com/etc-ml/etc"
 	"github.com/etc-ml/etc/runtime/chat"
-	"github.com/etc-ml/etc/runtime/session"
 )
 
 const chatHelp = `/reset          forget the conversation
@@ -36,16 +33,12 @@ A line that ends with \ goes on in the next one; a pasted text may have many lin
 
 // chatter is a chat on a terminal, or on any pair of streams.
 type chatter struct {
-	text         *text
-	session      *session.Session
-	conversation *chat.Conversation
-	request      session.Request
-	stops        []string // texts that end an answer
-	file         string   // session file to write at the end
-	stats        bool     // print statistics after every answer
-	last         session.Answer
-	out          io.Writer // answers
-	log          io.Writer // all else
+	session *etc.Session
+	file    string    // session file to write at the end
+	stats   bool      // print statistics after every answer
+	last    etc.End   // of the last answer
+	out     io.Writer // answers
+	log     io.Writer // all else
 }
 
 // isTerminal reports whether a stream is a terminal.
@@ -176,9 +169,9 @@ func (c *chatter) handle(line string) (leave bool, err error) {
 		fmt.Fprintln(c.log, chatHelp)
 		return false, nil
 	case "/reset":
-		return false, c.conversation.Reset(c.system())
+		return false, c.session.Reset(c.system())
 	case "/system":
-		return false, c.conversation.Reset(rest)
+		return false, c.session.Reset(rest)
 	case "/set":
 		return false, c.set(rest)
 	case "/save":
@@ -192,7 +185,7 @@ func (c *chatter) handle(line string) (leave bool, err error) {
 		}
 		return false, c.load(rest)
 	case "/stats":
-		fmt.Fprintln(c.log, statsLine(c.last, c.request.Sampling.Seed))
+		fmt.Fprintln(c.log, statsLine(c.last, c.seed()))
 		return false, nil
 	}
 	if strings.HasPrefix(name, "/") {
@@ -203,35 +196,32 @@ func (c *chatter) handle(line string) (leave bool, err error) {
 
 // system returns the conversation's system prompt.
 func (c *chatter) system() string {
-	if m := c.conversation.Messages(); len(m) > 0 && m[0].Role == "system" {
+	if m := c.session.Messages(); len(m) > 0 && m[0].Role == "system" {
 		return m[0].Content
 	}
 	return ""
+}
+
+// seed returns the seed of the answers to come; 0 where nothing draws with it.
+func (c *chatter) seed() int64 {
+	if p := c.session.Parameters(); p.Seed != nil {
+		return *p.Seed
+	}
+	return 0
 }
 
 // ask prints the answer while it comes; Ctrl-C ends it.
 func (c *chatter) ask(ctx context.Context, question string) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
-	shown := newAnswerText(c.text, c.stops, c.out)
-	r := c.request
-	r.Token = shown.push
-	if len(c.stops) > 0 { // what the model is told that it said does not have the text that has ended it
-		c.conversation.Text = func(tokens []int) string {
-			shown.finish()
-			return shown.text(session.Answer{Tokens: tokens})
-		}
-	}
-	a, err := c.conversation.Ask(ctx, question, r)
-	if err != nil {
-		shown.abandon()
+	_, end, err := printAnswer(c.out, c.session.Ask(ctx, question))
+	if end.Reason == "" { // there is none
 		return err
 	}
-	err = shown.end(&a)
-	c.last = a
-	defer func() { logFull(c.log, c.session, a, r) }()
+	c.last = end
+	defer logFull(c.log, c.session, end)
 	if c.stats {
-		logf(c.log, "%s", statsLine(a, r.Sampling.Seed))
+		logf(c.log, "%s", statsLine(end, end.Seed))
 	}
 	return err
 }
@@ -247,33 +237,4 @@ func visible(out io.Writer, text string) string {
 		}
 		return r
 	}, text)
-}
-
-func (c *chatter) setThink(value string) error {
-	if c.text.Template != nil && !c.text.Template.Reads(prompt.EnableThinking) {
-		return fmt.Errorf("/set think: the chat template does not know of thinking")
-	}
-	switch value {
-	case "on", "off":
-		on := value == "on"
-		c.text.Think = &on
-	case "unset":
-		c.text.Think = nil
-	default:
-		return fmt.Errorf("/set think %q: want on, off or unset", value)
-	}
-	return nil
-}
-
-// parseFloat32 reads a finite number. What lies just above 1 must not become 1.
-func parseFloat32(text string, into *float32) error {
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return err
-	}
-	*into = float32(v)
-	if v > 1 && *into == 1 {
-		*into = math.Nextafter32(1, 2)
-	}
-	return nil
 }

@@ -4,20 +4,18 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc"
 	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/internal/statefile"
 	"github.com/etc-ml/etc/internal/tensorfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
-	"github.com/etc-ml/etc/runtime/chat"
 	"github.com/etc-ml/etc/runtime/engine"
-	"github.com/etc-ml/etc/runtime/program"
-	"github.com/etc-ml/etc/runtime/session"
-	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 type runFlags struct {
@@ -138,121 +136,60 @@ func (f runFlags) checkFiles(cmd *cobra.Command) error {
 	return f.logitsTo(cmd).check(cmd)
 }
 
-// runProgram answers or chats with flags that go together. It is long because it is one sequence of steps, each of
-// which needs what those before it made.
+// runProgram answers or chats with flags that go together.
 func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFlags, device engine.Engine,
-	options engine.Options) error {
-	request, err := requestOf(cmd, f)
+	options engine.Options) (err error) {
+	parameters, err := f.parameters(cmd)
 	if err != nil {
 		return err
 	}
-	p, err := openProgram(args[0])
+	var rows logitRows
+	if f.logits != "" {
+		parameters.Logits = rows.add
+	}
+	if _, err := f.inSharedCalls(cmd, args); err != nil {
+		return err
+	}
+	s, err := f.open(cmd, args[0], parameters, options)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	text, err := f.openText(cmd, p)
-	if err != nil {
-		return err
-	}
-	if err := f.setDefaults(cmd, args[0], text, &request); err != nil {
-		return err
-	}
-	m, err := p.Module("forward")
-	if err != nil {
-		return err
-	}
-	hold, err := f.hold(cmd, text, m, &request)
-	if err != nil {
-		return err
-	}
-	if shared, err := f.inSharedCalls(cmd, args); err != nil {
-		return err
-	} else if shared {
-		return answerSequence(ctx, cmd, args, f, device, options, p, text, request, hold)
-	}
-	sessions := 1
-	if f.keepsChat(cmd, args) {
-		sessions = 2 // a conversation keeps the session as it was before the last answer
-	}
-	model, err := f.load(cmd, args[0], m, device, options, request.Sampling, f.keepsChat(cmd, args))
-	if err != nil {
-		return err
-	}
-	defer model.Close()
-	if err := checkMemory(args[0], m, model, device, options.Precision, sessions, 0); err != nil {
-		return err
-	}
-	if err := checkSampling(cmd, model, &request.Sampling, f); err != nil {
-		return err
-	}
-	s, err := model.NewSession()
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if f.keepsChat(cmd, args) {
-		return converse(ctx, cmd, args, s, text, request, f)
-	}
-	var end []int
-	if request.Prompt, end, err = promptTokens(cmd, args, f, text); err != nil {
-		return err
-	}
-	if hold != nil {
-		if err := hold.begin(text, end); err != nil {
-			return err
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if f.asked() || f.model.deterministic {
+		if _, err := chosen(device, options.Precision); err != nil {
+			return loadError(args[0], err)
 		}
 	}
-	if err := checkLength(model, request); err != nil {
-		return err
+	if f.keepsChat(cmd, args) {
+		if err := s.Reset(f.system); err != nil {
+			return f.withFlagNames(cmd, err)
+		}
+		return converse(ctx, cmd, args, s, f)
 	}
-	return answer(ctx, cmd, s, text, request, f)
+	if err := s.Compile(); err != nil {
+		return f.withFlagNames(cmd, err)
+	}
+	return answer(ctx, cmd, args, s, &rows, f)
 }
 
-// setDefaults takes from the file what flags leave open: parameters of sampling and the tokens that end an answer.
-func (f runFlags) setDefaults(cmd *cobra.Command, path string, text *text, request *session.Request) error {
-	own, err := f.own(cmd, request.Sampling)
-	if err != nil {
-		return err
-	}
-	own = own || f.model.deterministic || anyChanged(cmd, constraintNames...)
-	if err := text.Defaults(given(cmd), &request.Sampling, own); err != nil {
-		return err
-	}
-	text.UnusedDefaults(own, logTo(cmd.ErrOrStderr()))
-	if len(f.stops) > 0 && text.Tokenizer == nil {
-		return usagef("--stop: %s holds no tokenizer, so the answer has no text: give --tokenizer FILE", path)
-	}
-	if !f.ignoreEOS {
-		request.Stop = text.Stop
-	}
-	return nil
-}
-
-// openText reads what the file says about text, and the flags that change it.
-func (f runFlags) openText(cmd *cobra.Command, p *program.Program) (*text, error) {
+// open opens a program as the library does.
+func (f *runFlags) open(cmd *cobra.Command, path string, p etc.Parameters, options engine.Options) (*etc.Session, error) {
+	o := f.model.library(options)
+	o.Sampler, o.Tokenizer, o.ChatTemplateFile = f.chosenSampler(cmd), f.tokenizer, f.template
 	idsOnly := cmd.Flags().Changed("tokens")
-	t, err := openText(p, f.tokenizer, idsOnly)
+	o.NoChatTemplate = f.raw || idsOnly
+	if f.asked() {
+		o.Speculate = f.speculate
+	}
+	s, err := etc.OpenSession(path, o, p)
 	if err != nil {
-		return nil, err
+		return nil, f.withFlagNames(cmd, programError(path, err))
 	}
-	t.precision = f.model.precision
-	if !f.raw && !idsOnly {
-		if t.Template, err = openTemplate(p, f.template); err != nil {
-			return nil, err
-		}
+	if s.Tokenizer() == nil && !idsOnly {
+		return nil, errors.Join(usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", path),
+			s.Close())
 	}
-	if t.Template != nil && (f.template != "" || len(t.Stop) == 0) {
-		t.AddTurnEnd()
-	}
-	switch {
-	case cmd.Flags().Changed("think"):
-		t.Think = &f.think
-	case cmd.Flags().Changed("no-think"):
-		think := !f.noThink
-		t.Think = &think
-	}
-	return t, t.setArguments(cmd, f.templateArgs)
+	return s, nil
 }
 
 // chats reports whether a chat is asked for: no prompt, and a person at both ends.
@@ -269,23 +206,19 @@ func (f runFlags) keepsChat(cmd *cobra.Command, args []string) bool {
 }
 
 // converse runs a chat, or one turn of a chat that a session file keeps.
-func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session.Session, text *text, r session.Request,
-	f runFlags) (err error) {
-	c := chat.New(s, f.system)
-	c.Render, c.Text = text.Render, text.Decode
+func converse(ctx context.Context, cmd *cobra.Command, args []string, s *etc.Session, f runFlags) (err error) {
 	if f.sessionFile != "" {
 		unlock, locked := statefile.LockSession(f.sessionFile)
 		if locked != nil {
 			return locked
 		}
 		defer func() { err = errors.Join(err, unlock()) }()
-		if err := openSession(cmd.ErrOrStderr(), f.sessionFile, text, s.Model(), c, f.system); err != nil {
+		if err := openSession(cmd.ErrOrStderr(), f.sessionFile, s, f.system); err != nil {
 			return err
 		}
 	}
-	h := &chatter{text: text, session: s, conversation: c, request: r, stops: f.stops, file: f.sessionFile,
-		stats: f.stats, out: cmd.OutOrStdout(), log: cmd.ErrOrStderr()}
-	logSeed(cmd, s.Model(), r.Sampling)
+	h := &chatter{session: s, file: f.sessionFile, stats: f.stats, out: cmd.OutOrStdout(), log: cmd.ErrOrStderr()}
+	logSeed(cmd, s.Parameters())
 	if f.chats(cmd, args) {
 		return runChat(cmd, h)
 	}
@@ -294,38 +227,62 @@ func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session
 		return err
 	}
 	if err := h.ask(ctx, question); err != nil {
-		var long *chat.ContextError
-		if errors.As(err, &long) {
-			return usageError{err}
-		}
 		return err
 	}
 	return errors.Join(h.close(), cancelled(h.last))
 }
 
 // logSeed logs a seed that was drawn and is used, so that the run can be repeated.
-func logSeed(cmd *cobra.Command, m *session.Model, p session.Sampling) {
-	if (m.Form == session.Sampler || m.Form == session.Drawn) && p.Temperature > 0 && !cmd.Flags().Changed("seed") {
-		logf(cmd.ErrOrStderr(), "etc: seed %d (key %d)", p.Seed, int32(p.Seed))
+func logSeed(cmd *cobra.Command, p etc.Parameters) {
+	if p.Seed != nil && *p.Temperature > 0 && !cmd.Flags().Changed("seed") {
+		logf(cmd.ErrOrStderr(), "etc: seed %d (key %d)", *p.Seed, int32(*p.Seed))
 	}
 }
 
 // logFull tells of an answer that ended because the context is full.
-func logFull(log io.Writer, s answering, a session.Answer, r session.Request) {
-	context := s.Model().MaxSeqLen
-	if a.Reason == session.StopLength && s.Position()+1 >= context && len(a.Tokens) != r.MaxNewTokens &&
-		r.Force == nil {
+func logFull(log io.Writer, s *etc.Session, e etc.End) {
+	if e.ContextFull {
 		logf(log, "etc: the answer was cut: the context of %d positions is full; etc export --max-seq-len makes a "+
-			"program with more", context)
+			"program with more", s.Info().ContextLength)
 	}
 }
 
 // cancelled returns the error of an answer that Ctrl-C stopped.
-func cancelled(a session.Answer) error {
-	if a.Reason == session.StopCancelled {
+func cancelled(e etc.End) error {
+	if e.Reason == etc.Cancelled {
 		return errors.New("the answer was stopped")
 	}
 	return nil
+}
+
+// print prints an answer while it comes, where out is not nil. It returns the tokens of the answer and its end, also of
+// an answer that Ctrl-C stopped.
+func printAnswer(out io.Writer, tokens iter.Seq2[etc.Token, error]) (answer []etc.Token, end etc.End, err error) {
+	printed := false
+	write := func(text string) error {
+		if out == nil || text == "" {
+			return nil
+		}
+		printed = true
+		_, err := io.WriteString(out, visible(out, text))
+		return err
+	}
+	for t, failed := range tokens {
+		if err := write(t.Text); err != nil {
+			return answer, end, err
+		}
+		switch {
+		case t.End != nil: // of one that was stopped too
+			return answer, *t.End, write("\n")
+		case failed != nil:
+			if printed {
+				write("\n") //nolint:errcheck // the error that cut it short is told
+			}
+			return answer, end, failed
+		}
+		answer = append(answer, t)
+	}
+	return answer, end, nil
 }
 
 // runResult is what --json prints.
@@ -339,9 +296,28 @@ type runResult struct {
 	Prefill      float64 `json:"prefill_tokens_per_second"`
 	Decode       float64 `json:"decode_tokens_per_second"`
 	// Drafts are there with --speculate.
-	Drafts *speculate.Totals `json:"drafts,omitempty"`
+	Drafts *draftTotals `json:"drafts,omitempty"`
 	// Logprobs are there with --logprobs.
 	Logprobs []answerLogprobs `json:"logprobs,omitempty"`
+}
+
+// draftTotals counts the drafts of an answer.
+type draftTotals struct {
+	Rounds   int `json:"rounds"`   // with drafts
+	Drafted  int `json:"drafted"`  // tokens
+	Accepted int `json:"accepted"` // of those
+}
+
+// logitRows are the logits of an answer.
+type logitRows struct {
+	numbers []float32
+	count   int
+}
+
+// add adds the logits behind a token.
+func (r *logitRows) add(logits []float32) error {
+	r.numbers, r.count = append(r.numbers, logits...), r.count+1
+	return nil
 }
 
 // logitsTo is where --logits writes.
@@ -350,60 +326,86 @@ func (f runFlags) logitsTo(cmd *cobra.Command) destination {
 		inputs: append([]string{f.promptFile, f.tokenizer, f.template}, cmd.Flags().Args()...)}
 }
 
-// answer generates one answer and prints it.
-func answer(ctx context.Context, cmd *cobra.Command, s answering, text *text, r session.Request, f runFlags) error {
-	out := cmd.OutOrStdout()
-	shown := f.newAnswerText(text, out)
-	if !f.json || len(f.stops) > 0 {
-		r.Token = shown.push
+// question begins the answer to the prompt that the flags give. ids returns the prompt's tokens.
+func (f *runFlags) question(ctx context.Context, cmd *cobra.Command, args []string, s *etc.Session) (
+	tokens iter.Seq2[etc.Token, error], ids func() ([]int, error), err error) {
+	if cmd.Flags().Changed("tokens") {
+		prompt, err := parseTokens("--tokens", f.tokens)
+		return s.GenerateTokens(ctx, prompt...), func() ([]int, error) { return prompt, nil }, err
 	}
-	var rows []float32
-	count := 0
-	if f.logits != "" {
-		r.Logits = func(logits []float32) error {
-			rows = append(rows, logits...)
-			count++
-			return nil
-		}
-	}
-	logSeed(cmd, s.Model(), r.Sampling)
-	a, err := s.Generate(ctx, r)
+	text, err := promptText(cmd, args, *f)
 	if err != nil {
-		shown.abandon()
+		return nil, nil, err
+	}
+	if f.raw {
+		return s.Generate(ctx, text), func() ([]int, error) {
+			return s.Tokenizer().Encode(text, etc.EncodeOptions{Special: true, ParseSpecial: true}), nil
+		}, nil
+	}
+	var messages []etc.Message
+	if f.system != "" {
+		messages = append(messages, etc.Message{Role: "system", Content: f.system})
+	}
+	messages = append(messages, etc.Message{Role: "user", Content: text})
+	return s.Chat(ctx, messages), func() ([]int, error) { return s.Prompt(messages) }, nil
+}
+
+// answer generates one answer and prints it.
+func answer(ctx context.Context, cmd *cobra.Command, args []string, s *etc.Session, rows *logitRows, f runFlags) error {
+	tokens, ids, err := f.question(ctx, cmd, args, s)
+	if err != nil {
 		return err
 	}
+	logSeed(cmd, s.Parameters())
+	out := cmd.OutOrStdout()
+	if f.json {
+		out = nil
+	}
+	answered, end, err := printAnswer(out, tokens)
+	if err != nil {
+		return f.withFlagNames(cmd, err)
+	}
 	if f.logits != "" {
-		t := eval.Floats(ir.F32, []int{count, len(rows) / max(count, 1)}, rows)
-		if err := f.logitsTo(cmd).writeTensors(cmd, []safetensors.Entry{tensorfile.Entry("logits", eval.Value{Tensor: t})},
-			nil); err != nil {
+		t := eval.Floats(ir.F32, []int{rows.count, len(rows.numbers) / max(rows.count, 1)}, rows.numbers)
+		if err := f.logitsTo(cmd).writeTensors(cmd,
+			[]safetensors.Entry{tensorfile.Entry("logits", eval.Value{Tensor: t})}, nil); err != nil {
 			return err
 		}
 	}
-	if err := shown.end(&a); err != nil {
-		return err
-	}
 	if f.logprobs >= 0 && !f.json {
-		writeLogprobs(cmd.ErrOrStderr(), text, a)
+		writeLogprobs(cmd.ErrOrStderr(), s.Tokenizer(), answered)
 	}
-	if err := f.logDrafts(cmd, a); err != nil {
+	if err := f.logDrafts(cmd, &end); err != nil {
 		return err
 	}
 	if f.stats {
-		logf(cmd.ErrOrStderr(), "%s", statsLine(a, r.Sampling.Seed))
+		logf(cmd.ErrOrStderr(), "%s", statsLine(end, end.Seed))
 	}
-	logFull(cmd.ErrOrStderr(), s, a, r)
+	logFull(cmd.ErrOrStderr(), s, end)
 	if !f.json {
-		return cancelled(a)
+		return cancelled(end)
 	}
-	result := runResult{PromptTokens: r.Prompt, Tokens: a.Tokens, Text: shown.text(a), Logprobs: logprobsOf(a),
-		Seed: r.Sampling.Seed, StopReason: string(a.Reason),
-		Device: s.Model().Device, Prefill: perSecond(a.Prompt, a.PrefillTime),
-		Decode: perSecond(a.Decoded, a.DecodeTime)}
+	prompt, err := ids()
+	if err != nil {
+		return err
+	}
+	return f.writeResult(cmd.OutOrStdout(), s, prompt, answered, end)
+}
+
+// writeResult prints what --json asks for.
+func (f *runFlags) writeResult(out io.Writer, s *etc.Session, prompt []int, answered []etc.Token, e etc.End) error {
+	fed := e.PromptTokens - e.CachedTokens
+	result := runResult{PromptTokens: prompt, Tokens: []int{}, Text: e.Text, Seed: e.Seed,
+		StopReason: string(e.Reason), Device: s.Info().Device, Prefill: perSecond(fed, e.Prefill),
+		Decode: perSecond(e.Calls, e.Decode)}
+	for _, t := range answered {
+		result.Tokens = append(result.Tokens, t.ID)
+	}
+	if f.logprobs >= 0 {
+		result.Logprobs = logprobsOf(answered)
+	}
 	if f.asked() {
-		result.Drafts = &a.Drafts
-	}
-	if result.Tokens == nil {
-		result.Tokens = []int{}
+		result.Drafts = &draftTotals{e.DraftRounds, e.Drafted, e.Accepted}
 	}
 	return writeJSONLine(out, result)
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/etc-ml/etc"
 	"github.com/etc-ml/etc/internal/prompt"
-	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
@@ -63,7 +62,7 @@ func checkSampler(value string) error {
 }
 
 // read checks the flags and sets the parameters that they are for.
-func (f *samplerFlags) read(s *session.Sampling) error {
+func (f *samplerFlags) read(cmd *cobra.Command, p *etc.Parameters) error {
 	if err := checkSampler(f.sampler); err != nil {
 		return err
 	}
@@ -78,84 +77,63 @@ func (f *samplerFlags) read(s *session.Sampling) error {
 	}
 	for _, v := range []struct {
 		flag string
-		from float64
-		to   *float32
+		from *float64
+		to   **float64
 	}{
-		{"min-p", f.minP, &s.MinP}, {"repeat-penalty", f.repeat, &s.RepeatPenalty},
-		{"presence-penalty", f.presence, &s.PresencePenalty}, {"frequency-penalty", f.frequency, &s.FrequencyPenalty},
+		{"min-p", &f.minP, &p.MinP}, {"repeat-penalty", &f.repeat, &p.RepeatPenalty},
+		{"presence-penalty", &f.presence, &p.PresencePenalty}, {"frequency-penalty", &f.frequency, &p.FrequencyPenalty},
 	} {
-		if *v.to = float32(v.from); math.IsInf(float64(*v.to), 0) || math.IsNaN(v.from) {
-			return usagef("--%s %v, want a finite number", v.flag, v.from)
+		if x := float64(float32(*v.from)); math.IsInf(x, 0) || math.IsNaN(x) {
+			return usagef("--%s %v, want a finite number", v.flag, *v.from)
+		}
+		if cmd.Flags().Changed(v.flag) {
+			*v.to = v.from
 		}
 	}
-	if f.minP > 1 { // before float32 rounds what is just above it
+	switch {
+	case f.minP > 1: // before float32 rounds what is just above it
 		return usagef("--min-p %v, want at least 0 and at most 1", f.minP)
+	case f.minP < 0:
+		return usagef("min-p %g, want at least 0 and at most 1", float32(f.minP))
 	}
-	s.LastN, s.Logprobs, s.TopLogprobs = f.lastN, f.logprobs >= 0, max(f.logprobs, 0)
+	if cmd.Flags().Changed("repeat-last-n") {
+		p.RepeatLast = f.lastN
+	}
+	if f.logprobs >= 0 {
+		p.Logprobs = &f.logprobs
+	}
 	for _, b := range f.bias {
 		token, v, ok := parseBias(b)
 		if !ok {
 			return usagef("--logit-bias %q, want %s", b, wantedBias)
 		}
-		if _, twice := s.Bias[token]; twice {
+		if _, twice := p.Bias[token]; twice {
 			return usagef("--logit-bias of token %d is there twice", token)
 		}
-		if s.Bias == nil {
-			s.Bias = map[int]float32{}
+		if p.Bias == nil {
+			p.Bias = map[int]float64{}
 		}
-		s.Bias[token] = v
+		p.Bias[token] = v
 	}
 	return nil
+}
+
+// chosenSampler returns the value for the library: "" where the flag is not given, and the parameters choose.
+func (f *samplerFlags) chosenSampler(cmd *cobra.Command) string {
+	if !cmd.Flags().Changed("sampler") {
+		return ""
+	}
+	return f.sampler
 }
 
 const wantedBias = "a token id and a number, as 42:1.5 or 42:-inf"
 
 // parseBias reads ID:VALUE.
-func parseBias(text string) (token int, value float32, ok bool) {
+func parseBias(text string) (token int, value float64, ok bool) {
 	id, number, ok := strings.Cut(text, ":")
 	n, err := strconv.ParseInt(strings.TrimSpace(id), 10, 32)
 	v, err2 := strconv.ParseFloat(strings.TrimSpace(number), 32)
-	return int(n), float32(v), ok && err == nil && err2 == nil && n >= 0 && !math.IsNaN(v) && !math.IsInf(v, 1)
-}
-
-// own reports whether the runtime's own sampler draws: where it is asked for, and where a parameter needs it. It is an
-// error where --sampler file cannot do that.
-func (f *samplerFlags) own(cmd *cobra.Command, s session.Sampling) (bool, error) {
-	need := s.NeedsRuntime()
-	if need != "" && f.sampler == "file" && cmd.Flags().Changed("sampler") {
-		return false, usagef("%s needs --sampler runtime; with --sampler file the program draws, "+
-			"which takes temperature, top-k, top-p and seed at most", need)
-	}
-	return need != "" || f.sampler == "runtime", nil
-}
-
-// chatBiases is the number of tokens that may have a bias in a chat, if the user gives no more when it begins.
-const chatBiases = 16
-
-// load compiles a program for what a request needs: with the runtime's own sampler, if that is to draw. A chat may
-// change min-p, penalties and biases later.
-func (f *runFlags) load(
-	cmd *cobra.Command, path string, m *ir.Module, e engine.Engine, o engine.Options, s session.Sampling, chats bool,
-) (*session.Model, error) {
-	own, err := f.samplerFlags.own(cmd, s)
-	if err != nil {
-		return nil, err
-	}
-	var model *session.Model
-	if own {
-		d := session.DrawsOf(s)
-		if chats {
-			d.MinP, d.Biases, d.Window = true, max(d.Biases, chatBiases), max(d.Window, s.LastN)
-		}
-		d.Logits = f.logits != ""
-		model, err = session.LoadDraws(m, e, o, d) // reads no weights
-	} else {
-		model, err = session.Load(m, e, o)
-	}
-	if err != nil {
-		return nil, loadError(path, err)
-	}
-	return model, nil
+	return int(n), v, ok && err == nil && err2 == nil && n >= 0 && !math.IsNaN(v) && !math.IsInf(v, 1)
 }
 
 // shownLogprob is a log-probability as --json prints it; null for the logarithm of 0.
@@ -181,30 +159,31 @@ type answerLogprobs struct {
 	Top []tokenLogprob `json:"top"`
 }
 
-func logprobsOf(a session.Answer) []answerLogprobs {
+func logprobsOf(tokens []etc.Token) []answerLogprobs {
 	var out []answerLogprobs
-	for _, p := range a.Logprobs {
-		o := answerLogprobs{tokenLogprob{p.Token, shownLogprob(p.Logprob.Logprob)}, []tokenLogprob{}}
-		for _, q := range p.Top {
-			o.Top = append(o.Top, tokenLogprob{q.Token, shownLogprob(q.Logprob)})
+	for _, t := range tokens {
+		o := answerLogprobs{tokenLogprob{t.ID, shownLogprob(t.Logprob)}, []tokenLogprob{}}
+		for _, c := range t.Top {
+			o.Top = append(o.Top, tokenLogprob{c.ID, shownLogprob(c.Logprob)})
 		}
 		out = append(out, o)
 	}
 	return out
 }
 
-// writeLogprobs writes the log-probabilities of an answer, a line for each token.
-func writeLogprobs(w io.Writer, t *text, a session.Answer) {
-	show := func(p session.Logprob) string {
-		if t.Tokenizer == nil {
-			return fmt.Sprintf("%d %.4f", p.Token, p.Logprob)
+// writeLogprobs writes the log-probabilities of an answer, a line for each token. names gives the texts of tokens; nil
+// where there are none.
+func writeLogprobs(w io.Writer, names *etc.Tokenizer, tokens []etc.Token) {
+	show := func(id int, logprob float64) string {
+		if names == nil {
+			return fmt.Sprintf("%d %.4f", id, logprob)
 		}
-		return fmt.Sprintf("%d %q %.4f", p.Token, t.Tokenizer.Decode([]int{p.Token}, false), p.Logprob)
+		return fmt.Sprintf("%d %q %.4f", id, names.DecodeSpecial([]int{id}), logprob)
 	}
-	for _, p := range a.Logprobs {
-		line := show(p.Logprob)
-		for i, q := range p.Top {
-			line += map[bool]string{true: "; most likely ", false: ", "}[i == 0] + show(q)
+	for _, t := range tokens {
+		line := show(t.ID, t.Logprob)
+		for i, c := range t.Top {
+			line += map[bool]string{true: "; most likely ", false: ", "}[i == 0] + show(c.ID, c.Logprob)
 		}
 		logf(w, "etc: token %s", line)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/loaders/huggingface"
 	"github.com/etc-ml/etc/runtime/batch"
 )
@@ -16,7 +15,7 @@ func TestBatchDefaults(t *testing.T) {
 	config := func(source string) *text {
 		s, err := huggingface.ParseSampling("generation_config.json", []byte(source))
 		require.NoError(t, err)
-		return &text{Text: &prompt.Text{File: "a.pte", Sampling: s}}
+		return &text{File: "a.pte", Sampling: s}
 	}
 	all := `{"temperature": 0.5, "top_k": 3, "top_p": 0.75, "min_p": 0.25, "repetition_penalty": 1.5, "presence_penalty": 2,
 		"frequency_penalty": -1}`

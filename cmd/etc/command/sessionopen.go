@@ -7,36 +7,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/etc-ml/etc"
 	"github.com/etc-ml/etc/internal/statefile"
-	"github.com/etc-ml/etc/runtime/chat"
-	"github.com/etc-ml/etc/runtime/session"
 )
 
-// keepSession writes a conversation to a file and returns the saved state.
-func keepSession(path string, t *text, c *chat.Conversation) (*chat.Saved, error) {
-	saved, err := c.Save()
-	if err != nil {
-		return nil, err
-	}
-	return saved, statefile.WriteSession(path, t.owner(), saved)
-}
-
-// readSession goes on with the conversation of a session file and returns what it has read. After an error c is as it
-// was.
-func readSession(path string, t *text, m *session.Model, c *chat.Conversation) (*chat.Saved, error) {
-	saved, err := statefile.ReadSession(path, t.owner(), m)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Load(saved); err != nil {
-		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
-	}
-	return saved, nil
-}
-
 // openSession goes on with the conversation of a session file, where there is one, and says so.
-func openSession(log io.Writer, path string, text *text, m *session.Model, c *chat.Conversation, system string) error {
-	if err := statefile.CheckSession(path, text.owner()); err != nil {
+func openSession(log io.Writer, path string, s *etc.Session, system string) error {
+	if err := statefile.CheckSession(path, statefile.Owner{File: s.Info().Path}); err != nil {
 		return err
 	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
@@ -48,16 +25,16 @@ func openSession(log io.Writer, path string, text *text, m *session.Model, c *ch
 	if system != "" {
 		return usagef("--system with the chat in %s, which has begun already", path)
 	}
-	saved, err := readSession(path, text, m, c)
+	err := s.Load(path)
 	if err == nil {
-		logf(log, "etc: going on with the chat in %s: %s", path, describeSession(saved))
+		logf(log, "etc: going on with the chat in %s: %s", path, describeSession(s))
 	}
 	return err
 }
 
 // describeSession says how much a conversation is.
-func describeSession(s *chat.Saved) string {
-	return fmt.Sprintf("%s, %s", count(len(s.Messages), "message"), count(len(s.State.Tokens), "token"))
+func describeSession(s *etc.Session) string {
+	return fmt.Sprintf("%s, %s", count(len(s.Messages()), "message"), count(s.Len(), "token"))
 }
 
 // save writes the conversation to a file that the user named in a chat, and says so.
@@ -69,18 +46,18 @@ func (c *chatter) save(path string) (err error) {
 		}
 		defer func() { err = errors.Join(err, unlock()) }()
 	}
-	saved, err := keepSession(path, c.text, c.conversation)
+	err = c.session.Save(path)
 	if err == nil {
-		logf(c.log, "saved %s to %s", describeSession(saved), path)
+		logf(c.log, "saved %s to %s", describeSession(c.session), path)
 	}
 	return err
 }
 
 // load goes on with the conversation of a file that the user named in a chat, and says so.
 func (c *chatter) load(path string) error {
-	saved, err := readSession(path, c.text, c.session.Model(), c.conversation)
+	err := c.session.Load(path)
 	if err == nil {
-		logf(c.log, "loaded %s from %s", describeSession(saved), path)
+		logf(c.log, "loaded %s from %s", describeSession(c.session), path)
 	}
 	return err
 }
@@ -103,9 +80,9 @@ func (c *chatter) close() error {
 	if c.file == "" {
 		return nil
 	}
-	saved, err := keepSession(c.file, c.text, c.conversation)
+	err := c.session.Save(c.file)
 	if err == nil {
-		logf(c.log, "etc: the chat is kept in %s: %s", c.file, describeSession(saved))
+		logf(c.log, "etc: the chat is kept in %s: %s", c.file, describeSession(c.session))
 	}
 	return err
 }

@@ -1,15 +1,13 @@
 package command
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc"
 	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/program"
-	"github.com/etc-ml/etc/runtime/session"
 )
 
 // speculateFlags choose what drafts tokens.
@@ -99,9 +97,9 @@ func (f *runFlags) undrafted(cmd *cobra.Command, args []string) string {
 }
 
 // logDrafts writes the log of drafts.
-func (f *runFlags) logDrafts(cmd *cobra.Command, a session.Answer) error {
+func (f *runFlags) logDrafts(cmd *cobra.Command, e *etc.End) error {
 	if f.draftLog == "" {
 		return nil
 	}
-	return f.draftLogTo(cmd).write(cmd, func(w io.Writer) error { return a.Rounds.Write(w) })
+	return f.draftLogTo(cmd).write(cmd, e.WriteDraftLog)
 }

@@ -5,26 +5,26 @@ import (
 	"strings"
 	"time"
 
-	"github.com/etc-ml/etc/runtime/session"
+	"github.com/etc-ml/etc"
 )
 
 // statsLine describes the speed of an answer. The prompt counts the tokens that were fed; in a chat these are the new
 // ones.
-func statsLine(a session.Answer, seed int64) string {
+func statsLine(e etc.End, seed int64) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "prompt %d tokens, %.1f tokens/s; answer %d tokens, %.1f tokens/s", a.Prompt,
-		perSecond(a.Prompt, a.PrefillTime),
-		len(a.Tokens), perSecond(a.Decoded, a.DecodeTime))
+	fed := e.PromptTokens - e.CachedTokens
+	fmt.Fprintf(&b, "prompt %d tokens, %.1f tokens/s; answer %d tokens, %.1f tokens/s", fed, perSecond(fed, e.Prefill),
+		e.AnswerTokens, perSecond(e.Calls, e.Decode))
 	if peak := peakMemory(); peak > 0 {
 		fmt.Fprintf(&b, "; peak memory %d MiB", peak>>20)
 		if own := ownMemory(); own > 0 {
 			fmt.Fprintf(&b, ", %d MiB of it now and not of files", own>>20)
 		}
 	}
-	if d := a.Drafts; d.Drafted > 0 {
-		fmt.Fprintf(&b, "; drafts %d of %d right (%.0f %%), %.2f tokens a round of %d", d.Accepted,
-			d.Drafted, 100*d.Acceptance(),
-			1+float64(d.Accepted)/float64(d.Rounds), d.Rounds)
+	if e.Drafted > 0 {
+		right, rounds := float64(e.Accepted), float64(e.DraftRounds)
+		fmt.Fprintf(&b, "; drafts %d of %d right (%.0f %%), %.2f tokens a round of %d", e.Accepted, e.Drafted,
+			100*right/float64(e.Drafted), 1+right/rounds, e.DraftRounds)
 	}
 	fmt.Fprintf(&b, "; seed %d", seed)
 	return b.String()

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/json"
 	"strings"
 	"unicode"
 
@@ -15,8 +16,8 @@ var reservedArguments = map[string]string{
 }
 
 // templateArguments reads --template-arg NAME=JSON.
-func templateArguments(args []string) (*template.Dict, error) {
-	d := &template.Dict{}
+func templateArguments(args []string) (map[string]json.RawMessage, error) {
+	d := map[string]json.RawMessage{}
 	for _, a := range args {
 		name, text, ok := strings.Cut(a, "=")
 		if !ok || !isIdentifier(name) {
@@ -25,14 +26,13 @@ func templateArguments(args []string) (*template.Dict, error) {
 		if by, reserved := reservedArguments[name]; reserved {
 			return nil, usagef("--template-arg %s: this variable is set by %s", name, by)
 		}
-		if _, twice := d.Get(name); twice {
+		if _, twice := d[name]; twice {
 			return nil, usagef("--template-arg %s is given twice", name)
 		}
-		v, err := template.ParseJSON([]byte(text))
-		if err != nil {
+		if _, err := template.ParseJSON([]byte(text)); err != nil {
 			return nil, usagef("--template-arg %s: %w; the value is JSON, so a text is written as \"text\"", name, err)
 		}
-		d.Set(name, v)
+		d[name] = json.RawMessage(text)
 	}
 	return d, nil
 }
