@@ -3,8 +3,6 @@ package etc
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -23,9 +21,6 @@ type ChatTemplate struct {
 	tokens *template.Dict // special tokens, which the template refers to by name
 }
 
-// mostTemplate bounds a file with a chat template, in bytes. A tokenizer_config.json lists all special tokens.
-const mostTemplate = 64 << 20
-
 // LoadChatTemplate reads the chat template of a program (.pte) or of a tokenizer_config.json (.json), with the special
 // tokens that it refers to by name; any other file is the text of a template. name chooses one of several in a
 // tokenizer_config.json; "" is the one with the name default.
@@ -36,7 +31,7 @@ func LoadChatTemplate(path, name string) (*ChatTemplate, error) {
 	case ".json":
 		return configTemplate(path, name)
 	}
-	text, err := readAtMost(path, mostTemplate)
+	text, err := prompt.ReadAtMost(path, prompt.MostTemplate)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +61,7 @@ func programTemplate(path string) (*ChatTemplate, error) {
 
 // configTemplate reads a template of a tokenizer_config.json.
 func configTemplate(path, name string) (*ChatTemplate, error) {
-	text, err := readAtMost(path, mostTemplate)
+	text, err := prompt.ReadAtMost(path, prompt.MostTemplate)
 	if err != nil {
 		return nil, err
 	}
@@ -135,18 +130,4 @@ func (t *ChatTemplate) RenderJSON(variables []byte, now time.Time) (string, erro
 		}
 	}
 	return t.parsed.Render(context, template.Options{Now: func() time.Time { return now }})
-}
-
-// readAtMost reads a file that has no more than limit bytes.
-func readAtMost(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = kind.Invalidf("%s has more than %d bytes", path, limit)
-	}
-	return data, err
 }

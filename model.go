@@ -76,33 +76,13 @@ func Open(path string, o Options) (*Model, error) {
 
 // openText reads what an open file says of text, and what the options have in its place.
 func openText(p *program.Program, o Options) (*prompt.Text, error) {
-	t, err := prompt.Open(p, o.Tokenizer, true)
-	if err != nil {
-		return nil, err
-	}
-	given := o.ChatTemplate != "" || o.ChatTemplateFile != ""
-	switch {
-	case given && o.NoChatTemplate || o.ChatTemplate != "" && o.ChatTemplateFile != "":
+	t := prompt.Source{Tokenizer: o.Tokenizer, TemplateFile: o.ChatTemplateFile, Template: o.ChatTemplate,
+		TemplateName: "Options.ChatTemplate", NoTemplate: o.NoChatTemplate, IDs: true}
+	if o.ChatTemplate != "" && o.ChatTemplateFile != "" ||
+		o.NoChatTemplate && (o.ChatTemplate != "" || o.ChatTemplateFile != "") {
 		return nil, kind.Usagef("Options: ChatTemplate, ChatTemplateFile and NoChatTemplate: want one of them")
-	case o.NoChatTemplate:
-		return t, nil
-	case o.ChatTemplateFile != "":
-		var text []byte
-		if text, err = readAtMost(o.ChatTemplateFile, mostTemplate); err == nil {
-			t.Template, err = prompt.UseTemplate(p.File, o.ChatTemplateFile, string(text))
-		}
-	case o.ChatTemplate != "":
-		t.Template, err = prompt.UseTemplate(p.File, "Options.ChatTemplate", o.ChatTemplate)
-	default:
-		t.Template, err = prompt.OpenTemplate(p.File)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if t.Template != nil && (given || len(t.Stop) == 0) {
-		t.AddTurnEnd()
-	}
-	return t, nil
+	return t.Open(p)
 }
 
 // load reads the text of the open file and compiles it.
@@ -150,20 +130,10 @@ func (m *Model) compile(path string, e engine.Engine, options engine.Options, o 
 	if err != nil {
 		return err
 	}
-	x, err := execution.NewExecutor(path, all, e, batch.RaggedOptions{Engine: options, Sequences: o.Concurrent,
-		Budget: budget, Draft: drafts.Kind, Drafts: drafts.Most}, state, nil)
-	if err != nil {
-		return err
-	}
-	if drafts.Drafting, err = drafts.On(x); err == nil {
-		m.runner, err = batch.New(x, batch.Options{Sequences: o.Concurrent, Queue: longQueue,
-			Budget: budget, Prefix: budget, Checkpoints: execution.Checkpoints(x.Limits()),
-			Drafting: drafts.Drafting, Suspect: drafts.Suspect})
-	}
-	if err != nil {
-		return errors.Join(err, x.Close())
-	}
-	return nil
+	shared := execution.Shared{Path: path, Engine: e, Options: options, Drafts: drafts, Sequences: o.Concurrent,
+		Queue: longQueue, State: state, Budget: budget}
+	m.runner, err = shared.Run(all)
+	return err
 }
 
 // longQueue is the most answers that may wait. It is so large that a program does not reach it in practice.

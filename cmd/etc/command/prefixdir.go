@@ -17,14 +17,14 @@ func (s *servedFile) prefixes(x batch.Executor) (*disk.Folder, error) {
 		return nil, nil
 	}
 	if !batch.UsesDisk(x) {
-		s.log("etc: %s: its caches cannot be copied, so none of them are kept in --prefix-dir", s.path)
+		s.log("etc: %s: its caches cannot be copied, so none of them are kept in --prefix-dir", s.Path)
 		return nil, nil
 	}
 	limit, err := s.flags.prefixLimit()
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(s.flags.prefixDir, strings.TrimSuffix(filepath.Base(s.path), ".pte")+".prefixes")
+	dir := filepath.Join(s.flags.prefixDir, strings.TrimSuffix(filepath.Base(s.Path), ".pte")+".prefixes")
 	folder, err := disk.Open(dir, disk.Options{Limit: limit,
 		Failed: func(err error) { s.log("etc: a part of the prefix cache is not kept: %v", err) }})
 	if errors.Is(err, outfile.ErrLocked) {

@@ -28,7 +28,6 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
-	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/serve"
 	"github.com/etc-ml/etc/runtime/session"
 )
@@ -270,7 +269,8 @@ func (f serveFlags) files(cmd *cobra.Command, args []string, device engine.Engin
 			return nil, 0, usagef("%s and %s have the same name, by which requests tell models apart", other, path)
 		}
 		seen[name] = path
-		s := &servedFile{path: path, flags: f, device: device, options: options, available: available, where: where,
+		s := &servedFile{flags: f, available: available, where: where, Shared: execution.Shared{Path: path,
+			Engine: device, Options: options, Sequences: f.concurrent, Queue: f.queue},
 			log: func(format string, args ...any) { logf(cmd.ErrOrStderr(), format, args...) }}
 		if err := s.measure(cmd); err != nil {
 			return nil, 0, err
@@ -289,55 +289,46 @@ func (f serveFlags) files(cmd *cobra.Command, args []string, device engine.Engin
 			return nil, 0, err
 		}
 		files = append(files, serve.File{Name: name, Created: info.ModTime(),
-			Memory: s.weights + s.budget, Waiting: f.concurrent + f.queue, Load: s.load})
+			Memory: s.weights + s.Budget, Waiting: f.concurrent + f.queue, Load: s.load})
 	}
 	return files, available, nil
 }
 
-// servedFile is a file of a server.
+// servedFile is a file of a server. Its Budget is for the caches.
 type servedFile struct {
-	path    string
-	flags   serveFlags
-	device  engine.Engine
-	options engine.Options
-	log     func(format string, args ...any)
+	execution.Shared
+	flags serveFlags
+	log   func(format string, args ...any)
 
-	text   *text
-	drafts execution.Drafting
-	// What the weights, the state of one sequence and the caches take, and what there is, in bytes; 0: not known.
-	weights, state, budget, available int64
-	where                             string // the device that the memory is of; "" for the machine's
+	text *text
+	// What the weights take, and what there is, in bytes; 0: not known.
+	weights, available int64
+	where              string // the device that the memory is of; "" for the machine's
 }
 
 // measure opens the file and chooses the memory of its caches.
 func (s *servedFile) measure(cmd *cobra.Command) error {
-	p, err := openProgram(s.path)
+	p, err := openProgram(s.Path)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	if s.text, err = openText(p, "", false); err != nil {
+	if s.text, err = (prompt.Source{}).Open(p); err != nil {
 		return err
 	}
-	if s.text.Template, err = openTemplate(p, ""); err != nil {
+	if s.Drafts, err = s.flags.speculate.in(cmd, s.Path, p); err != nil {
 		return err
 	}
-	if s.text.Template != nil && len(s.text.Stop) == 0 {
-		s.text.AddTurnEnd()
-	}
-	if s.drafts, err = s.flags.speculate.in(cmd, s.path, p); err != nil {
-		return err
-	}
-	m, err := execution.ModuleWith(p, s.drafts.Kind)
+	m, err := execution.ModuleWith(p, s.Drafts.Kind)
 	if err != nil {
 		return err
 	}
 	d, err := session.Describe(m.Only(m.Entry))
 	if err != nil {
-		return invalidError{fmt.Errorf("%s: %w", s.path, err)}
+		return invalidError{fmt.Errorf("%s: %w", s.Path, err)}
 	}
-	need := needOf(m, d.MaxSeqLen, s.device, s.options.Precision)
-	s.weights, s.state = need.Weights, max(need.State, 1)
+	need := needOf(m, d.MaxSeqLen, s.Engine, s.Options.Precision)
+	s.weights, s.State = need.Weights, max(need.State, 1)
 	if err := s.setBudget(need, d.MaxSeqLen); err != nil {
 		return err
 	}
@@ -351,101 +342,79 @@ func (s *servedFile) measure(cmd *cobra.Command) error {
 func (s *servedFile) setBudget(need session.Memory, positions int) error {
 	if text := s.flags.cacheMemory; text != "" {
 		n, err := humanize.ParseBytes(text)
-		if err != nil || int64(n) < 2*s.state {
+		if err != nil || int64(n) < 2*s.State {
 			return usagef("--cache-memory %s: want a number of bytes, as 8GiB, of at least two sequences of %s (%s)",
 				text,
-				humanize.IBytes(uint64(s.state)), s.path)
+				humanize.IBytes(uint64(s.State)), s.Path)
 		}
-		s.budget = int64(n)
-		if left := s.available - s.weights; s.available > 0 && s.where == "" && s.budget > left {
+		s.Budget = int64(n)
+		if left := s.available - s.weights; s.available > 0 && s.where == "" && s.Budget > left {
 			size := func(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 			return kind.Of(kind.ErrMemory, fmt.Errorf("--cache-memory %s: %s has weights of %s, and leaves %s of the "+
-				"memory that is available", text, s.path, size(s.weights), size(left)))
+				"memory that is available", text, s.Path, size(s.weights), size(left)))
 		}
 		return nil
 	}
-	f := fit{File: s.path, Need: need, Context: positions, Device: s.where}
+	f := fit{File: s.Path, Need: need, Context: positions, Device: s.where}
 	var err error
-	s.budget, err = f.Budget(s.flags.concurrent, s.drafts.Most, s.available)
+	s.Budget, err = f.Budget(s.flags.concurrent, s.Drafts.Most, s.available)
 	return err
 }
 
 // load loads the file.
 func (s *servedFile) load() (*serve.Loaded, error) {
-	p, err := openProgram(s.path)
+	p, err := openProgram(s.Path)
 	if err != nil {
 		return nil, err
 	}
-	m, err := execution.ModuleWith(p, s.drafts.Kind)
+	m, err := execution.ModuleWith(p, s.Drafts.Kind)
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	x, err := s.executor(m)
-	if err != nil {
-		return nil, errors.Join(err, p.Close())
+	closeFiles := p.Close
+	s.Check = s.checkAlone
+	s.Adjust = func(x batch.Executor, o *batch.Options) error {
+		folder, err := s.prefixes(x)
+		if folder == nil || err != nil {
+			return err
+		}
+		o.Disk, o.DiskProgram = folder, statefile.Identify(p)+" "+s.flags.model.precision
+		closeFiles = func() error { return errors.Join(folder.Close(), p.Close()) }
+		return nil
 	}
-	runner, closeFiles, err := s.run(p, x)
+	runner, err := s.Run(m)
 	if err != nil {
-		return nil, errors.Join(err, x.Close(), p.Close())
+		return nil, errors.Join(err, closeFiles())
 	}
 	if n := runner.Room(); n < runner.Sequences() {
 		s.log("etc: %s: caches of %s have room for %d answers at a time, not for --max-concurrent %d: the others wait",
-			s.path, humanize.IBytes(uint64(s.budget)), n, s.flags.concurrent)
+			s.Path, humanize.IBytes(uint64(s.Budget)), n, s.flags.concurrent)
 	}
 	text, err := s.serveText(runner.Limits())
 	if err != nil {
 		return nil, errors.Join(err, runner.Close(), closeFiles())
 	}
-	l := &serve.Loaded{Runner: runner, Text: text, Device: s.device.Name(), Close: closeFiles}
+	l := &serve.Loaded{Runner: runner, Text: text, Device: s.Engine.Name(), Close: closeFiles}
 	if s.flags.slotDir != "" {
-		l.Slots = &statefile.Slots{Dir: s.flags.slotDir, Model: strings.TrimSuffix(filepath.Base(s.path), ".pte"),
-			Of: statefile.Owner{File: s.path, Program: statefile.Identify(p), Precision: s.flags.model.precision}}
+		l.Slots = &statefile.Slots{Dir: s.flags.slotDir, Model: strings.TrimSuffix(filepath.Base(s.Path), ".pte"),
+			Of: statefile.Owner{File: s.Path, Program: statefile.Identify(p), Precision: s.flags.model.precision}}
 	}
 	return l, nil
 }
 
-// run starts a runner of the program. closeFiles closes what it reads from, once the runner is closed.
-func (s *servedFile) run(p *program.Program, x batch.Executor) (r *batch.Runner, closeFiles func() error, err error) {
-	o := batch.Options{Sequences: s.flags.concurrent, Queue: s.flags.queue, Budget: s.budget, Prefix: s.budget,
-		Checkpoints: execution.Checkpoints(x.Limits()), Drafting: s.drafts.Drafting, Suspect: s.drafts.Suspect}
-	folder, err := s.prefixes(x)
-	if err != nil {
-		return nil, nil, err
+// checkAlone checks a program of one sequence at a time, and fits the caches to the device where only the compiled
+// program knows its memory.
+func (s *servedFile) checkAlone(m *ir.Module, model *session.Model) error {
+	if err := checkMemory(s.Path, m, model, s.Engine, s.Options.Precision, 2, 0); err != nil {
+		return err
 	}
-	if folder == nil {
-		r, err = batch.New(x, o)
-		return r, p.Close, err
+	if bytes, ok := model.DeviceMemory(); ok {
+		s.fitDevice(bytes)
 	}
-	o.Disk, o.DiskProgram = folder, statefile.Identify(p)+" "+s.flags.model.precision
-	if r, err = batch.New(x, o); err != nil {
-		return nil, nil, errors.Join(err, folder.Close())
-	}
-	return r, func() error { return errors.Join(folder.Close(), p.Close()) }, nil
-}
-
-// executor compiles the program, and fits the caches to the device where only the compiled program knows its memory.
-func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
-	o := batch.RaggedOptions{Engine: s.options, Sequences: s.flags.concurrent,
-		Budget: s.budget, Draft: s.drafts.Kind, Drafts: s.drafts.Most}
-	x, err := newExecutor(s.path, m, s.device, o, s.state, func(m *ir.Module, model *session.Model) error {
-		if err := checkMemory(s.path, m, model, s.device, s.options.Precision, 2, 0); err != nil {
-			return err
-		}
-		if bytes, ok := model.DeviceMemory(); ok {
-			s.fitDevice(bytes)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if s.drafts.Drafting, err = s.drafts.On(x); err != nil {
-		return nil, errors.Join(err, x.Close())
-	}
-	return x, nil
+	return nil
 }
 
 // fitDevice bounds the caches by the memory of a device.
 func (s *servedFile) fitDevice(bytes int64) {
-	s.budget = max(2*s.state, min(s.budget, (bytes-s.weights)/2))
+	s.Budget = max(2*s.State, min(s.Budget, (bytes-s.weights)/2))
 }

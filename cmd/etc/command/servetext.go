@@ -17,7 +17,7 @@ func (s *servedFile) serveText(limits batch.Limits) (*serve.Text, error) {
 		return nil, err
 	}
 	for _, key := range unused {
-		s.log("etc: %s: the %s of the generation config is not used: the program draws its tokens itself", s.path, key)
+		s.log("etc: %s: the %s of the generation config is not used: the program draws its tokens itself", s.Path, key)
 	}
 	t := &serve.Text{Tokenizer: s.text.Tokenizer, Stop: s.text.Stop, Now: now, Defaults: defaults}
 	if c := s.text.Template; c != nil {

@@ -167,5 +167,8 @@ func checkTokens(t *etc.Tokenizer, ids []int) error {
 // loadTokenizer reads a tokenizer.json, or the one that a .pte holds.
 func loadTokenizer(path string) (*etc.Tokenizer, error) {
 	t, err := etc.LoadTokenizer(path)
-	return t, programError(path, err)
+	if strings.HasSuffix(path, ".pte") {
+		err = programError(path, err)
+	}
+	return t, err
 }
