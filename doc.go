@@ -16,6 +16,12 @@
 //		fmt.Print(token.Text)
 //	}
 //
+// # One or many
+//
+// A [Model] answers many at a time, and a [Session] one user, in the fewest milliseconds. Both give the same answers. The
+// session has what belongs to one conversation: it lies in it and can be kept in a file ([Session.Ask], [Session.Save]);
+// and what looks into the program: logits and tokens that are forced ([Parameters]).
+//
 // # From text to tokens and back
 //
 // A model reads and writes token ids. [Model.Chat] makes its prompt of messages by the file's chat template, in which

@@ -321,9 +321,12 @@ func TestExportSameBytes(t *testing.T) {
 func TestDocuments(t *testing.T) {
 	text, err := os.ReadFile("example_test.go")
 	require.NoError(t, err)
-	for _, name := range []string{"Export", "Open", "Devices", "LoadTokenizer", "Model_Info", "Model_Generate",
-		"Model_Chat", "Model_Prompt",
-		"Model_Tokenizer", "Model_NewSequence"} {
+	more, err := os.ReadFile("example_session_test.go")
+	require.NoError(t, err)
+	text = append(text, more...)
+	for _, name := range []string{"Export", "Open", "OpenSession", "Devices", "LoadTokenizer", "LoadChatTemplate",
+		"Model_Info", "Model_Generate", "Model_Chat", "Model_Prompt", "Model_Tokenizer", "Model_NewSequence",
+		"Session_Ask", "Session_Save", "Session_GenerateTokens", "Session_Parameters", "Tokenizer_EncodeReader"} {
 		require.Contains(t, string(text), "func Example"+name+"()")
 	}
 	guide, err := os.ReadFile("CONTRIBUTING.md")

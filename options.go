@@ -41,9 +41,10 @@ type Options struct {
 	// enough for Concurrent whole contexts and as many prefixes, of these at least 16 or 2 GiB, but at most half of the
 	// memory that is left.
 	CacheMemory int64
-	// Sampler is what draws the tokens of a [Session]: "file", the program's sampling head or the most likely token of
-	// its logits; "runtime", etc's own sampler on the program's logits, which gives the same tokens and takes more
-	// parameters; or "", the runtime's where the parameters need it. A [Model] always has the runtime's.
+	// Sampler is what draws the tokens of a [Session]: "file", the program's sampling head or, without one, the most
+	// likely token or a draw by temperature alone; "runtime", etc's own sampler, on the device; or "", the file's head
+	// where it takes all parameters, else the runtime's. Both give the same tokens. A [Model], drafts and Deterministic
+	// always have the runtime's.
 	Sampler string
 	// Tokenizer is the path of a tokenizer.json in the place of the file's.
 	Tokenizer string

@@ -2,6 +2,7 @@ package etc
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -188,24 +189,24 @@ func (p *Parameters) set(s *session.Sampling) error {
 	return nil
 }
 
-// sessionSampling returns the parameters of the draws of a [Session]: what is set, and else the file's.
-func (p *Parameters) sessionSampling(t *prompt.Text, o Options) (s session.Sampling, err error) {
-	s = session.Sampling{TopP: 1, RepeatPenalty: 1, LastN: session.DefaultLastN}
+// sessionSampling returns the parameters of the draws of a [Session] without the file's.
+func (p *Parameters) sessionSampling() (session.Sampling, error) {
+	s := session.Sampling{TopP: 1, RepeatPenalty: 1, LastN: session.DefaultLastN}
 	if err := p.set(&s); err != nil {
 		return s, err
 	}
 	if s.Seed = randomSeed(); p.Seed != nil {
 		s.Seed = *p.Seed
 	}
-	if err := s.Check(); err != nil {
-		return s, kind.Usagef("Parameters: %w", err)
+	return s, kind.Of(kind.ErrUsage, parametersError(s.Check()))
+}
+
+// parametersError says what an error of sampling parameters is about.
+func parametersError(err error) error {
+	if err == nil {
+		return nil
 	}
-	need := s.NeedsRuntime()
-	if need != "" && o.Sampler == "file" {
-		return s, kind.Usagef("%s needs Options.Sampler runtime; with Options.Sampler file the program draws, which takes "+
-			"temperature, top-k, top-p and seed at most", need)
-	}
-	return s, t.Defaults(p.isSet, &s, o.Sampler == "runtime" || o.Deterministic || need != "")
+	return fmt.Errorf("Parameters: %w", err)
 }
 
 // isSet is prompt.Given.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"strconv"
 
 	"github.com/etc-ml/etc/internal/devices"
 	"github.com/etc-ml/etc/internal/execution"
@@ -36,6 +37,7 @@ type Session struct {
 
 	given    Parameters // as they were set
 	sampling session.Sampling
+	own      bool               // the runtime's own sampler draws
 	grammar  *constrain.Grammar // that answers are held to; nil for none
 
 	model        *session.Model // compiled; nil before
@@ -72,11 +74,6 @@ func (s *Session) read(path string, p Parameters) (err error) {
 	if s.text, err = openText(s.program, s.o); err != nil {
 		return err
 	}
-	s.holds = &constraints{text: s.text}
-	if err := s.SetParameters(p); err != nil {
-		return err
-	}
-	s.text.UnusedDefaults(s.own(), s.options.Warn)
 	asked, err := execution.ParseDrafts(s.o.Speculate)
 	if err != nil {
 		return kind.Usagef("Options.Speculate is %w", err)
@@ -90,23 +87,19 @@ func (s *Session) read(path string, p Parameters) (err error) {
 	if s.about, err = session.Describe(s.module.Only(s.module.Entry)); err != nil {
 		return kind.Invalidf("%s: %w", path, err)
 	}
-	s.holds.vocabulary = s.about.Vocab
-	if s.grammar, err = s.holds.compile(&p); err != nil {
-		return err
-	}
+	s.holds = &constraints{text: s.text, vocabulary: s.about.Vocab}
 	s.info = Info{Path: path, ContextLength: s.about.MaxSeqLen, VocabularySize: s.about.Vocab, Concurrent: 1,
 		StopTokens: s.text.Stop, Chats: s.text.Template != nil && s.text.Tokenizer != nil}
+	if err := s.SetParameters(p); err != nil {
+		return err
+	}
+	s.text.UnusedDefaults(s.own, s.options.Warn)
 	return nil
 }
 
 // shared reports whether answers go through calls that many sequences may share, which have drafts and are
 // deterministic.
 func (s *Session) shared() bool { return s.drafts.Most > 0 || s.o.Deterministic }
-
-// own reports whether the runtime's own sampler draws.
-func (s *Session) own() bool {
-	return s.o.Sampler == "runtime" || s.sampling.NeedsRuntime() != "" || s.o.Deterministic
-}
 
 // Compile compiles the program for answers with the parameters that are set, and makes its state. Later answers may
 // have other parameters as far as these need nothing more of the program; [Session.Reset] compiles one for which a
@@ -153,7 +146,7 @@ func (s *Session) compileAlone(converses bool) (err error) {
 	if converses {
 		states = 2 // a conversation keeps the state of before its last answer
 	}
-	if s.own() {
+	if s.own {
 		d := session.DrawsOf(s.sampling)
 		if converses {
 			d.MinP, d.Biases, d.Window = true, max(d.Biases, spareBiases), max(d.Window, s.sampling.LastN)
@@ -200,10 +193,10 @@ func (s *Session) ChatTemplate() *ChatTemplate { return templateOf(s.text) }
 // SetParameters changes the parameters of the answers to come. Once the program is compiled, it refuses those for which
 // it was not compiled. After an error the parameters are as they were.
 func (s *Session) SetParameters(p Parameters) error {
-	before, sampling, grammar := s.given, s.sampling, s.grammar
+	before, sampling, own, grammar := s.given, s.sampling, s.own, s.grammar
 	if err := s.setParameters(p); err != nil {
-		s.given, s.sampling, s.grammar = before, sampling, grammar
-		return err
+		s.given, s.sampling, s.own, s.grammar = before, sampling, own, grammar
+		return errors.Join(err, setTemplate(s.text, before))
 	}
 	return nil
 }
@@ -212,12 +205,12 @@ func (s *Session) setParameters(p Parameters) (err error) {
 	if err := p.check(s.text); err != nil {
 		return err
 	}
-	if s.sampling, err = p.sessionSampling(s.text, s.o); err != nil {
+	if s.sampling, s.own, err = s.sample(&p); err != nil {
 		return err
 	}
 	s.given = p
-	if err := setTemplate(s.text, p); err != nil || s.info.Path == "" {
-		return err // what is left needs the module, which OpenSession reads next
+	if err := setTemplate(s.text, p); err != nil {
+		return err
 	}
 	if s.grammar, err = s.holds.compile(&p); err != nil || s.model == nil {
 		return err
@@ -225,25 +218,60 @@ func (s *Session) setParameters(p Parameters) (err error) {
 	return s.fitParameters()
 }
 
+// sample returns the parameters of draws: what is set, and else the file's. own tells that the runtime's own sampler
+// draws.
+func (s *Session) sample(p *Parameters) (out session.Sampling, own bool, err error) {
+	given, err := p.sessionSampling()
+	if err != nil {
+		return out, false, err
+	}
+	need := given.NeedsRuntime()
+	switch {
+	case s.model != nil:
+		own = s.model.Form == session.Drawn
+	case s.o.Sampler == "file" && need != "":
+		return out, false, kind.Usagef("%s needs Options.Sampler runtime; with Options.Sampler file the program draws, "+
+			"which takes temperature, top-k, top-p and seed at most", need)
+	case s.o.Sampler == "file":
+		own = s.o.Deterministic
+	case s.o.Sampler == "" && s.about.Form == session.Sampler && !s.o.Deterministic: // its head is enough, or not
+		out = given
+		if err := s.text.Defaults(p.isSet, &out, true); err != nil {
+			return out, false, err
+		}
+		own = out.NeedsRuntime() != ""
+	default:
+		own = true
+	}
+	out = given
+	return out, own, s.text.Defaults(p.isSet, &out, own)
+}
+
 // Parameters returns the parameters of the answers to come, with the file's defaults and the seed filled in. Those of
 // draws that the program has no use for, or, once it is compiled, was not compiled for, are nil.
 func (s *Session) Parameters() Parameters {
 	p, v := s.given, s.sampling
-	p.Temperature, p.TopK, p.TopP, p.Seed = new(float64(v.Temperature)), nil, nil, nil
-	form, wide := s.about.Form, s.own()
+	p.Temperature, p.TopK, p.TopP, p.Seed = decimal(v.Temperature), nil, nil, nil
+	form, wide := s.about.Form, s.own
 	if s.model != nil {
 		form, wide = s.model.Form, s.shared() || s.model.Draws().MinP
 	}
 	if wide || form == session.Sampler || form == session.Drawn {
-		p.TopK, p.TopP, p.Seed = new(int(v.TopK)), new(float64(v.TopP)), new(v.Seed)
+		p.TopK, p.TopP, p.Seed = new(int(v.TopK)), decimal(v.TopP), new(v.Seed)
 	}
 	p.MinP, p.RepeatPenalty, p.PresencePenalty, p.FrequencyPenalty, p.Bias = nil, nil, nil, nil, maps.Clone(p.Bias)
 	if wide {
-		p.MinP, p.RepeatPenalty = new(float64(v.MinP)), new(float64(v.RepeatPenalty))
-		p.PresencePenalty, p.FrequencyPenalty = new(float64(v.PresencePenalty)), new(float64(v.FrequencyPenalty))
+		p.MinP, p.RepeatPenalty = decimal(v.MinP), decimal(v.RepeatPenalty)
+		p.PresencePenalty, p.FrequencyPenalty = decimal(v.PresencePenalty), decimal(v.FrequencyPenalty)
 		p.RepeatLast = v.LastN
 	}
 	return p
+}
+
+// decimal returns a number of float32 as the shortest decimal number that stands for it: 0.7, not 0.699999988.
+func decimal(v float32) *float64 {
+	x, _ := strconv.ParseFloat(strconv.FormatFloat(float64(v), 'g', -1, 32), 64) // what was formatted can be parsed
+	return &x
 }
 
 // fitParameters refuses parameters that the compiled program has no use for, and drops those that came from the file,

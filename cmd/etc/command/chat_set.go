@@ -15,16 +15,16 @@ import (
 // settings describes the parameters of the answers to come.
 func (c *chatter) settings() string {
 	p := c.session.Parameters()
-	out := fmt.Sprintf("temperature %g", float32(*p.Temperature))
+	out := fmt.Sprintf("temperature %g", *p.Temperature)
 	if p.Seed != nil {
-		out += fmt.Sprintf(", top-k %d, top-p %g, seed %d", *p.TopK, float32(*p.TopP), *p.Seed)
+		out += fmt.Sprintf(", top-k %d, top-p %g, seed %d", *p.TopK, *p.TopP, *p.Seed)
 	}
 	if p.MinP != nil {
 		out += fmt.Sprintf(", min-p %g, repeat-penalty %g, presence-penalty %g, frequency-penalty %g, "+
-			"repeat-last-n %d, logit-bias", float32(*p.MinP), float32(*p.RepeatPenalty), float32(*p.PresencePenalty),
-			float32(*p.FrequencyPenalty), p.RepeatLast)
+			"repeat-last-n %d, logit-bias", *p.MinP, *p.RepeatPenalty, *p.PresencePenalty,
+			*p.FrequencyPenalty, p.RepeatLast)
 		for _, token := range slices.Sorted(maps.Keys(p.Bias)) {
-			out += fmt.Sprintf(" %d:%g", token, float32(p.Bias[token]))
+			out += fmt.Sprintf(" %d:%g", token, p.Bias[token])
 		}
 		if len(p.Bias) == 0 {
 			out += " off"

@@ -175,7 +175,7 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 // open opens a program as the library does.
 func (f *runFlags) open(cmd *cobra.Command, path string, p etc.Parameters, options engine.Options) (*etc.Session, error) {
 	o := f.model.library(options)
-	o.Sampler, o.Tokenizer, o.ChatTemplateFile = f.chosenSampler(cmd), f.tokenizer, f.template
+	o.Sampler, o.Tokenizer, o.ChatTemplateFile = f.chosenSampler(cmd, p), f.tokenizer, f.template
 	idsOnly := cmd.Flags().Changed("tokens")
 	o.NoChatTemplate = f.raw || idsOnly
 	if f.asked() {

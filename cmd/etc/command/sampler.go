@@ -118,10 +118,10 @@ func (f *samplerFlags) read(cmd *cobra.Command, p *etc.Parameters) error {
 	return nil
 }
 
-// chosenSampler returns the value for the library: "" where the flag is not given, and the parameters choose.
-func (f *samplerFlags) chosenSampler(cmd *cobra.Command) string {
-	if !cmd.Flags().Changed("sampler") {
-		return ""
+// chosenSampler returns the sampler for the library: the file's, unless a flag asks for the runtime's or needs it.
+func (f *samplerFlags) chosenSampler(cmd *cobra.Command, p etc.Parameters) string {
+	if !cmd.Flags().Changed("sampler") && p.NeedsRuntime() != "" {
+		return "runtime"
 	}
 	return f.sampler
 }
