@@ -261,6 +261,38 @@ func TestExportCancelled(t *testing.T) {
 	require.NoFileExists(t, output)
 }
 
+// An export that was interrupted goes on where it ended, and the file is that of one that was not.
+func TestExportResumed(t *testing.T) {
+	output := filepath.Join(t.TempDir(), "x.pte")
+	ctx, cancel := context.WithCancel(t.Context())
+	o := etc.ExportOptions{MaxSeqLen: 256, Resume: true, Jobs: 1, Progress: func(written, total int64) {
+		if written > total/2 {
+			cancel()
+		}
+	}}
+	require.ErrorIs(t, etc.Export(ctx, checkpoint, output, o), context.Canceled)
+	require.NoFileExists(t, output)
+	first := int64(-1)
+	o.Progress = func(written, _ int64) {
+		if first < 0 {
+			first = written
+		}
+	}
+	other := o
+	other.Linear = "8w"
+	require.ErrorIs(t, etc.Export(t.Context(), checkpoint, output, other), etc.ErrUsage, "another export's rest")
+	require.NoError(t, etc.Export(t.Context(), checkpoint, output, o))
+	require.Positive(t, first)
+	want, err := os.ReadFile(program())
+	require.NoError(t, err)
+	got, err := os.ReadFile(output)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, got))
+	require.ErrorIs(t, etc.Export(t.Context(), checkpoint, output, etc.ExportOptions{TargetBits: 3}), etc.ErrUsage)
+	require.ErrorIs(t, etc.Export(t.Context(), checkpoint, output, etc.ExportOptions{TargetBits: 5, Linear: "4w"}),
+		etc.ErrUsage)
+}
+
 // Options give the same bytes as the flags of etc export.
 func TestExportSameBytes(t *testing.T) {
 	recipe := filepath.Join(t.TempDir(), "recipe")
@@ -289,6 +321,8 @@ func TestExportSameBytes(t *testing.T) {
 		{"", "--qlinear 4w --qembedding 8w --recipe executorch",
 			etc.ExportOptions{Linear: "4w", Embedding: "8w", Recipe: "executorch"}},
 		{"", "--backend cuda --max-prefill-chunk 16", etc.ExportOptions{Backend: "cuda", MaxPrefillChunk: 16}},
+		{"", "--target-bpw 6 --group-size 32 --qembedding 8w",
+			etc.ExportOptions{TargetBits: 6, GroupSize: 32, Embedding: "8w"}},
 		{"", "--recipe " + recipe, etc.ExportOptions{Recipe: rules}},
 		{"calibrated", "--qlinear 4w --qembedding 4w --calibrate " + text,
 			etc.ExportOptions{Linear: "4w", Embedding: "4w", Calibrate: text}},

@@ -16,11 +16,10 @@ import (
 	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/internal/record"
-	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/internal/weights"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/loaders/hub"
 	"github.com/etc-ml/etc/passes"
-	"github.com/etc-ml/etc/passes/quantize"
 )
 
 // ExportOptions say how [Export] compiles a checkpoint. The zero value keeps the weights as they are. The fields are
@@ -32,6 +31,9 @@ type ExportOptions struct {
 	// GroupSize and EmbeddingGroupSize are how many weights of a row share a scale: 32, 64 or 128; 0 is 64. mxfp4,
 	// mxfp8 and nvfp4 have a size of their own.
 	GroupSize, EmbeddingGroupSize int
+	// TargetBits chooses the bits of each linear weight by measured error, so many a weight on average, in the place of
+	// Linear; with Calibrate by what quantizing each alone does to predictions of the text. 0 leaves it out.
+	TargetBits float64
 	// Method chooses codes and scales: "best" (as ""), "minmax" or "hqq"; or, by what a text shows of the inputs of
 	// each linear weight, "auto" (as "" with Calibrate), "learned", "gptq" or "weighted". For mxfp4, mxfp8 and nvfp4
 	// "" is minmax.
@@ -55,6 +57,9 @@ type ExportOptions struct {
 	// Draft is the draft that the file gets: "" for none, "auto" for the checkpoint's own, if it has one, or the path
 	// of a draft.
 	Draft string
+	// Resume goes on from what an export that was interrupted has left beside output, and leaves it when interrupted. What
+	// another export has left is an [ErrUsage].
+	Resume bool
 	// Jobs is the number of workers; 0 is one for each CPU. The bytes do not depend on it.
 	Jobs int
 	// Progress is told of the bytes that are written; nil for nobody.
@@ -90,11 +95,11 @@ func Export(ctx context.Context, source, output string, o ExportOptions) (err er
 	if err := o.setDraft(c); err != nil {
 		return err
 	}
-	recorded := record.Options{Backend: o.Backend, Linear: o.Linear, Embedding: o.Embedding,
-		Sample: o.Sample, Portable: o.Portable}
-	if options.Recipe, err = o.recipe(c, &recorded); err != nil {
+	if options.Recipe, options.Allocate, err = o.recipe(c); err != nil {
 		return err
 	}
+	recorded := o.choice().Options()
+	recorded.Backend, recorded.Sample, recorded.Portable = o.Backend, o.Sample, o.Portable
 	text, err := o.calibrate(ctx, c, output, options)
 	if err != nil {
 		return err
@@ -109,7 +114,8 @@ func Export(ctx context.Context, source, output string, o ExportOptions) (err er
 	}
 	if err := passes.Run(m, options); err != nil {
 		err = fmt.Errorf("%s: %w", source, err)
-		if scheme := (*passes.SchemeError)(nil); errors.As(err, &scheme) {
+		scheme, budget := (*passes.SchemeError)(nil), (*passes.BudgetError)(nil)
+		if errors.As(err, &scheme) || errors.As(err, &budget) { // what the options ask for
 			return kind.Of(kind.ErrUsage, err)
 		}
 		return err
@@ -123,8 +129,12 @@ func Export(ctx context.Context, source, output string, o ExportOptions) (err er
 			target.Inputs = append(target.Inputs, path)
 		}
 	}
-	file.Target, file.Jobs, file.Progress, file.Log = target, o.Jobs, o.Progress, o.Log
-	if err := codegen.Write(ctx, output, file); err != nil {
+	file.Target, file.Jobs, file.Progress, file.Log, file.Resume = target, o.Jobs, o.Progress, o.Log, o.Resume
+	err = codegen.Write(ctx, output, file)
+	if changed := (*codegen.ChangedError)(nil); errors.As(err, &changed) {
+		return kind.Of(kind.ErrUsage, err)
+	}
+	if err != nil {
 		return err
 	}
 	if card := text.Card(); card != "" {
@@ -149,7 +159,7 @@ func (o *ExportOptions) calibrate(ctx context.Context, c *loaders.Checkpoint, ou
 	if err != nil {
 		return nil, err
 	}
-	x := calibration.Options{Dir: output + ".calibration", Jobs: o.Jobs,
+	x := calibration.Options{Dir: output + ".calibration", Jobs: o.Jobs, Resume: o.Resume,
 		Log: func(format string, args ...any) { o.Log(fmt.Sprintf(format, args...)) }}
 	if err := text.Calibrate(ctx, c, options, x); err != nil {
 		return nil, err
@@ -183,7 +193,7 @@ func (o *ExportOptions) open(ctx context.Context, source string) (*loaders.Check
 	case err == nil && info.IsDir():
 		return checkpoint(loaders.Open(source))
 	case err == nil && strings.HasSuffix(source, ".gguf"):
-		return checkpoint(loaders.OpenGGUF(source, o.Linear == "none" && o.Recipe == ""))
+		return checkpoint(loaders.OpenGGUF(source, o.Linear == "none" && o.Recipe == "" && o.TargetBits == 0))
 	case err == nil:
 		return nil, kind.Usagef("%s is neither a checkpoint's directory nor a .gguf file", source)
 	case !errors.Is(err, fs.ErrNotExist):
@@ -232,134 +242,42 @@ func (o *ExportOptions) setDraft(c *loaders.Checkpoint) error {
 	return err
 }
 
-// recipe returns the recipe, and writes the options into the build record, as etc export does.
-func (o *ExportOptions) recipe(c *loaders.Checkpoint, recorded *record.Options) (none passes.Recipe, err error) {
-	method, err := o.method()
-	if err != nil {
-		return none, err
+// choice returns what is asked for of the weights, a recipe's text aside.
+func (o *ExportOptions) choice() weights.Choice {
+	named := o.Recipe == "" || o.Recipe == weights.Default || o.Recipe == weights.ExecuTorch
+	return weights.Choice{Linear: o.Linear, Embedding: o.Embedding, Group: o.GroupSize,
+		EmbeddingGroup: o.EmbeddingGroupSize, Method: o.Method, Text: o.Calibrate != "" && named, Recipe: o.Recipe,
+		Names: weights.Names{Linear: "ExportOptions.Linear", Embedding: "ExportOptions.Embedding",
+			Method: "ExportOptions.Method", Recipe: "ExportOptions.Recipe", TargetBits: "ExportOptions.TargetBits",
+			Calibrate: "ExportOptions.Calibrate"}}
+}
+
+// recipe returns the recipe, and with TargetBits the choices that weights have.
+func (o *ExportOptions) recipe(c *loaders.Checkpoint) (none passes.Recipe, _ *passes.Allocation, err error) {
+	for _, n := range []int{o.GroupSize, o.EmbeddingGroupSize} {
+		if n != 0 && n != 32 && n != 64 && n != 128 {
+			return none, nil, kind.Usagef("ExportOptions.GroupSize and EmbeddingGroupSize are %d and %d, want 32, 64 or 128, "+
+				"or 0", o.GroupSize, o.EmbeddingGroupSize)
+		}
 	}
-	recorded.Method = o.methodName()
-	linear, err := o.scheme("Linear", o.Linear, o.GroupSize, method)
-	if err != nil {
-		return none, err
-	}
-	embedding, err := o.scheme("Embedding", o.Embedding, o.EmbeddingGroupSize, method)
-	if err != nil {
-		return none, err
-	}
-	if embedding != nil && embedding.Method.Calibrated() { // its rows are taken, not multiplied: no input to fit to
-		embedding.Method = quantize.Best
-	}
-	recorded.GroupSize, recorded.EmbeddingGroupSize = groupOf(linear, o.GroupSize),
-		groupOf(embedding, o.EmbeddingGroupSize)
-	if smallFloats(linear) && (embedding == nil || smallFloats(embedding)) {
-		recorded.Method = linear.Method.String()
-	}
+	open := o.Linear == "none" && o.Recipe == ""
 	switch o.Recipe {
-	case "", "default":
-		return passes.DefaultRecipe(linear, embedding, c.Sensitive()...), nil
-	case "executorch":
-		return o.executorch(c, linear, embedding, recorded)
+	case "", weights.Default, weights.ExecuTorch:
+		if o.TargetBits == 0 {
+			r, err := o.choice().MakeRecipe(c)
+			return r, nil, err
+		}
+		if !open {
+			return none, nil, kind.Usagef("ExportOptions.TargetBits with Linear or Recipe: it alone decides how linear " +
+				"weights are quantized")
+		}
+		return o.choice().Allocate(c, o.TargetBits)
 	}
-	if linear != nil || embedding != nil || o.Method != "" || o.GroupSize != 0 || o.EmbeddingGroupSize != 0 {
-		return none, kind.Usagef("ExportOptions.Recipe is a recipe's text, which alone says how weights are " +
-			"quantized; " +
-			"leave Linear, Embedding, Method and the group sizes out")
+	if o.Linear != "none" || o.Embedding != "none" || o.Method != "" || o.GroupSize != 0 || o.EmbeddingGroupSize != 0 ||
+		o.TargetBits != 0 {
+		return none, nil, kind.Usagef("ExportOptions.Recipe is a recipe's text, which alone says how weights are " +
+			"quantized; leave Linear, Embedding, Method, TargetBits and the group sizes out")
 	}
 	r, err := passes.ParseRecipe("recipe", o.Recipe)
-	return r, kind.Of(kind.ErrInvalid, err)
-}
-
-// executorch returns the recipe of ExecuTorch's exporter, which has methods of its own.
-func (o *ExportOptions) executorch(c *loaders.Checkpoint, linear, embedding *quantize.Scheme,
-	recorded *record.Options) (none passes.Recipe, err error) {
-	if o.Method != "" {
-		return none, kind.Usagef("ExportOptions.Method is %s with Recipe executorch, which has methods of its own",
-			o.Method)
-	}
-	if smallFloats(linear) || smallFloats(embedding) {
-		return none, kind.Usagef("ExportOptions.Recipe executorch with mxfp4, mxfp8 or nvfp4: ExecuTorch's exporter " +
-			"has 4w and 8w")
-	}
-	if o.EmbeddingGroupSize == 0 { // one group a row, which is the exporter's default
-		if recorded.EmbeddingGroupSize = 0; embedding != nil {
-			embedding.GroupSize = 0
-		}
-	}
-	style := passes.ScaleOnly
-	if c.ExporterUsesMinMax() {
-		style = passes.MinMax
-	}
-	r, err := passes.ExecuTorchRecipe(style, linear, embedding)
-	return r, kind.Of(kind.ErrUsage, err)
-}
-
-// methodName returns the name of the method: where none is set, that by the text, if there is one, for what no recipe
-// says.
-func (o *ExportOptions) methodName() string {
-	switch {
-	case o.Method != "":
-		return o.Method
-	case o.Calibrate != "" && (o.Recipe == "" || o.Recipe == "default"):
-		return "auto"
-	}
-	return quantize.Best.String()
-}
-
-// method finds the method.
-func (o *ExportOptions) method() (quantize.Method, error) {
-	name := o.methodName()
-	if m, ok := calibration.Methods[name]; ok {
-		return m, nil
-	}
-	for _, m := range []quantize.Method{quantize.Best, quantize.MinMax, quantize.HQQ} {
-		if name == m.String() {
-			return m, nil
-		}
-	}
-	return 0, kind.Usagef("ExportOptions.Method is %q, want best, minmax, hqq, auto, learned, gptq or weighted",
-		o.Method)
-}
-
-// scheme returns the form of weights of one kind, nil for as they are. group and the option Method are 0 and "" where
-// they are open.
-func (o *ExportOptions) scheme(field, value string, group int, method quantize.Method) (*quantize.Scheme, error) {
-	s, ok := passes.ParseWeights(value)
-	switch {
-	case !ok:
-		return nil, kind.Usagef("ExportOptions.%s is %q, want none, 4w, 8w, mxfp4, mxfp8 or nvfp4", field, value)
-	case field == "Embedding" && s != nil && s.Mode == ir.NVFP4:
-		return nil, kind.Usagef("ExportOptions.Embedding is %q, want none, 4w, 8w, mxfp4 or mxfp8", value)
-	case group != 0 && group != 32 && group != 64 && group != 128:
-		return nil, kind.Usagef("ExportOptions: groups of %d for %s, want 32, 64 or 128", group, field)
-	case s == nil:
-		return nil, nil
-	case smallFloats(s) && group != 0 && group != s.GroupSize:
-		return nil, kind.Usagef("ExportOptions.%s is %s with groups of %d: its groups are of %d", field,
-			value, group, s.GroupSize)
-	case smallFloats(s) && method == quantize.HQQ:
-		return nil, kind.Usagef("ExportOptions.%s is %s with Method hqq, want minmax or best", field, value)
-	case smallFloats(s):
-		if o.Method != "" {
-			s.Method = method
-		}
-	default:
-		s.Method, s.GroupSize = method, groupOf(nil, group)
-	}
-	return s, nil
-}
-
-// smallFloats reports whether a scheme, nil for none, has codes that are small floats, in groups of a size of their
-// own.
-func smallFloats(s *quantize.Scheme) bool { return s != nil && s.Mode != ir.Affine }
-
-// groupOf returns the group size of a scheme, or what is asked for.
-func groupOf(s *quantize.Scheme, asked int) int {
-	switch {
-	case smallFloats(s):
-		return s.GroupSize
-	case asked == 0:
-		return 64
-	}
-	return asked
+	return r, nil, kind.Of(kind.ErrInvalid, err)
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/etc-ml/etc/internal/calibration"
 	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/internal/record"
+	"github.com/etc-ml/etc/internal/weights"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/passes"
-	"github.com/etc-ml/etc/passes/quantize"
 )
 
 type exportFlags struct {
@@ -36,6 +36,7 @@ type exportFlags struct {
 	targetBits                         float64
 	calibrate                          string
 	calibration                        *calibration.Text // what --calibrate has made; nil for none
+	choice                             weights.Choice    // what is asked for of the weights
 	disablePasses                      []string
 	writeFlags
 }
@@ -323,9 +324,6 @@ func checkPass(flag, name string) error {
 	return nil
 }
 
-// wholeRow is the group size of one group a row.
-const wholeRow = 0
-
 // resolveGroups settles the group sizes, which have several flags and defaults.
 func (f *exportFlags) resolveGroups(cmd *cobra.Command) error {
 	for _, x := range []struct {
@@ -342,26 +340,9 @@ func (f *exportFlags) resolveGroups(cmd *cobra.Command) error {
 		}
 		f.group = f.linearGroup
 	}
-	// What the record of the file says of MLX's other modes than affine, where all follow from the mode.
-	linear, _ := passes.ParseWeights(f.linear)
-	embedding, _ := passes.ParseWeights(f.embedding)
-	if isBlockFloat(linear) && !anyChanged(cmd, "group-size", "qlinear-group-size") {
-		f.group = linear.GroupSize
-	}
-	if isBlockFloat(embedding) && !anyChanged(cmd, "qembedding-group-size") {
-		f.embeddingGroup = embedding.GroupSize
-	}
-	if isBlockFloat(linear) && (embedding == nil || isBlockFloat(embedding)) && !anyChanged(cmd, "quant-method") {
-		f.method = linear.Method.String()
-	}
-	if f.recipe == "executorch" && !anyChanged(cmd, "qembedding-group-size") {
-		f.embeddingGroup = wholeRow // the exporter's default
-	}
+	f.choice = f.chooseWeights(cmd)
 	return nil
 }
-
-// isBlockFloat reports whether a scheme, nil for none, is of a mode without biases.
-func isBlockFloat(s *quantize.Scheme) bool { return s != nil && s.Mode != ir.Affine }
 
 // exportText writes the program of an IR text with the weights of a file. It is long because it is one sequence of
 // steps, each of which needs what those before it made.

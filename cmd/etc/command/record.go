@@ -29,8 +29,7 @@ func figuresOf(r *buildRecord) []report.Figure {
 
 // newFile puts a module and what belongs to it in a file: tokenizer, template, configuration, record.
 func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFlags) (codegen.File, error) {
-	return record.NewFile(c, m, o, record.Options{
-		Backend: f.backend, Linear: f.linear, GroupSize: f.group, Embedding: f.embedding,
-		EmbeddingGroupSize: f.embeddingGroup, Method: f.method,
-		Sample: f.sample, Portable: f.portable}, f.calibration.Record())
+	recorded := f.choice.Options()
+	recorded.Backend, recorded.Sample, recorded.Portable = f.backend, f.sample, f.portable
+	return record.NewFile(c, m, o, recorded, f.calibration.Record())
 }
