@@ -30,9 +30,9 @@ func RefusedStorage(path string, s ragged.Storage, err error) error {
 	var alone *batch.NotRaggedError
 	switch {
 	case errors.As(err, &refused):
-		return kind.Usagef("%s: --kv-cache, --state: %w", path, err)
+		return kind.Usagef("%s: Options.KVCache, Options.State: %w", path, err)
 	case s != ragged.Storage{} && errors.As(err, &alone):
-		return kind.Usagef("%s: --kv-cache, --state: %s: %w", path, s, alone.Why)
+		return kind.Usagef("%s: Options.KVCache, Options.State: %s: %w", path, s, alone.Why)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func Open(p *program.Program, path string, idsOnly bool) (*Text, error) {
 			return nil, err
 		}
 	} else if !idsOnly {
-		return nil, kind.Usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", t.File)
+		return nil, kind.Usagef("%s holds no tokenizer: set Options.Tokenizer, or go by token ids", t.File)
 	}
 	if b, ok := p.File.Lookup(KeyGenerationConfig); ok {
 		if t.Sampling, err = huggingface.ParseSampling(t.File+": "+KeyGenerationConfig, b); err != nil {
@@ -190,7 +190,7 @@ func (t *Text) UnusedDefaults(own bool, log func(text string)) {
 	for _, key := range t.Unused {
 		switch known := RuntimeKeys[key]; {
 		case known && !own:
-			log(fmt.Sprintf("the %s of the file's generation config is not used; --sampler runtime uses it", key))
+			log(fmt.Sprintf("the %s of the file's generation config is not used; Options.Sampler runtime uses it", key))
 		case !known:
 			log(fmt.Sprintf("the %s of the file's generation config is not supported and not used", key))
 		}
@@ -201,7 +201,7 @@ func (t *Text) UnusedDefaults(own bool, log func(text string)) {
 // that is not empty.
 func (t *Text) Encode(system, prompt string, raw bool) ([]int, error) {
 	if t.Tokenizer == nil {
-		return nil, kind.Usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", t.File)
+		return nil, kind.Usagef("%s holds no tokenizer: set Options.Tokenizer, or go by token ids", t.File)
 	}
 	if raw {
 		return t.Tokenizer.Encode(prompt, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true}), nil
@@ -222,11 +222,11 @@ func Question(system, question string) []chat.Message {
 // answer.
 func (t *Text) Render(messages []chat.Message, generate bool) ([]int, error) {
 	if t.Tokenizer == nil {
-		return nil, kind.Usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", t.File)
+		return nil, kind.Usagef("%s holds no tokenizer: set Options.Tokenizer, or go by token ids", t.File)
 	}
 	if t.Template == nil {
-		return nil, kind.Usagef("%s holds no chat template: give --chat-template FILE, or --raw to use the "+
-			"prompt as it is", t.File)
+		return nil, kind.Usagef("%s holds no chat template: set Options.ChatTemplate, or use the prompt as it is",
+			t.File)
 	}
 	mark := freeMark(messages)
 	prompt, err := t.Template.Render(t.shielded(messages, mark), generate, t.Think)

@@ -207,7 +207,8 @@ func ReadSession(path string, of Owner, m *session.Model) (*chat.Saved, error) {
 		return nil, kind.Invalidf("%s is no session of the program %s", path, of.File)
 	}
 	if p := meta[sessionPrecision]; p != of.Precision {
-		return nil, kind.Usagef("%s holds the state of a run with --precision %s, which cannot go on with --precision %s",
+		return nil, kind.Usagef("%s holds the state of a run with Options.Precision %s, which cannot go on with "+
+			"Options.Precision %s",
 			path, p, of.Precision)
 	}
 	saved := &chat.Saved{}
@@ -270,8 +271,8 @@ func readBuffer(f *safetensors.File, name string, want ir.Type) (*eval.Tensor, e
 		d, known := tensorfile.DType(t.DType)
 		if !known || d != stored || !slices.EqualFunc(t.Shape, dims,
 			func(a int, b int64) bool { return int64(a) == b }) {
-			return nil, fmt.Errorf("%s: tensor %q is %s%v, want %s%v: a state of another form (--kv-cache, "+
-				"--state) or program",
+			return nil, fmt.Errorf("%s: tensor %q is %s%v, want %s%v: a state of another form "+
+				"(Options.KVCache, Options.State) or program",
 				f.Path(), name, t.DType, t.Shape, stored, dims)
 		}
 	}

@@ -254,7 +254,7 @@ func TestSessionRefused(t *testing.T) {
 		{"another program's", changed(nil, map[string]string{sessionProgram: "0"}), "is no session of the program",
 			kind.ErrInvalid},
 		{"another precision's", changed(nil, map[string]string{sessionPrecision: "fp32"}),
-			"a run with --precision fp32, which cannot go on with --precision mixed", kind.ErrUsage},
+			"a run with Options.Precision fp32, which cannot go on with Options.Precision mixed", kind.ErrUsage},
 		{"messages", changed(nil, map[string]string{sessionMessages: "[1]"}), "the messages in its metadata: ",
 			kind.ErrInvalid},
 		{"no buffer", changed(map[string]*safetensors.Entry{buffer: nil}, nil),

@@ -79,7 +79,7 @@ func runChat(cmd *cobra.Command, c *chatter) error {
 				"with more room", err)
 		}
 		if err != nil {
-			logf(c.log, "etc: %v", err)
+			logf(c.log, "etc: %s", flagNames.Replace(err.Error()))
 		}
 		if leave {
 			return c.close()

@@ -19,32 +19,36 @@ func (f modelFlags) library(o engine.Options) etc.Options {
 		Warn: func(text string) { logf(os.Stderr, "etc: %s", flagNames.Replace(text)) }}
 }
 
-// libraryNames are the names of options and parameters in messages of the library, each before the flag that stands for
-// it. Of two that begin alike the longer one comes first.
-var libraryNames = []string{
+// flagNames puts the names of flags in the place of those of the library's options and parameters, in what is printed.
+// Of two that begin alike the longer one comes first.
+var flagNames = strings.NewReplacer(
+	": set Options.Tokenizer, or go by token ids", ": give --tokenizer FILE, or token ids with --tokens",
 	": set Options.Tokenizer", ": give --tokenizer FILE",
+	": set Options.ChatTemplate, or use the prompt as it is",
+	": give --chat-template FILE, or --raw to use the prompt as it is",
+	"Options.KVCache", "--kv-cache",
+	"Options.Precision", "--precision",
 	"Options.Sampler", "--sampler",
 	"Options.Speculate is", "--speculate",
 	"Options.Speculate", "--speculate",
-	"Parameters.TopK", "--top-k",
-	"Parameters.TopP", "--top-p",
-	"Parameters.Seed", "--seed",
+	"Options.State", "--state",
 	"Parameters.Bias", "--logit-bias",
+	"Parameters.Grammar", "--grammar",
+	"Parameters.JSONSchema", "--json-schema",
 	"Parameters.Logits", "--logits",
 	"Parameters.Logprobs", "--logprobs",
-	"Parameters.Stop", "--stop",
-	"Parameters.JSONSchema", "--json-schema",
-	"Parameters.Grammar", "--grammar",
 	"Parameters.Regex does not compile", "--regex",
 	"Parameters.Regex", "--regex",
-	"Parameters.Variables", "--template-arg",
+	"Parameters.Seed", "--seed",
+	"Parameters.Stop", "--stop",
 	"Parameters.Think", "--think",
+	"Parameters.TopK", "--top-k",
+	"Parameters.TopP", "--top-p",
+	"Parameters.Variables", "--template-arg",
 	"Parameters: ", "",
-}
+)
 
-var flagNames = strings.NewReplacer(libraryNames...)
-
-// namedError is an error of the library in which flags have their names.
+// namedError is an error of the library in which what the library knows by its content has the name that flags give it.
 type namedError struct {
 	error
 	text string
@@ -53,9 +57,9 @@ type namedError struct {
 func (e namedError) Error() string { return e.text }
 func (e namedError) Unwrap() error { return e.error }
 
-// withFlagNames returns an error of the library with the names of flags. The library knows constraints by their text:
-// what is wrong with one is wrong with the file that a flag names.
-func (f *runFlags) withFlagNames(cmd *cobra.Command, err error) error {
+// withFlags returns an error of the library with what only these flags know. The library has constraints as text: what is
+// wrong with one is wrong with the file that a flag names.
+func (f *runFlags) withFlags(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -69,5 +73,5 @@ func (f *runFlags) withFlagNames(cmd *cobra.Command, err error) error {
 	if cmd.Flags().Changed("no-think") {
 		text = strings.ReplaceAll(text, "Parameters.Think", "--no-think")
 	}
-	return namedError{err, flagNames.Replace(text)}
+	return namedError{err, text}
 }

@@ -103,9 +103,10 @@ func printError(err error) {
 	case errors.As(err, &of):
 		logf(os.Stderr, "etc: internal: %v; run again, or with --device cpu (etc doctor tells of the devices)", err)
 	case errors.Is(err, context.Canceled): // only signals end contexts here
-		logf(os.Stderr, "etc: %s", strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
+		logf(os.Stderr, "etc: %s", strings.ReplaceAll(flagNames.Replace(err.Error()),
+			context.Canceled.Error(), "interrupted"))
 	default:
-		logf(os.Stderr, "etc: %v", err)
+		logf(os.Stderr, "etc: %s", flagNames.Replace(err.Error()))
 	}
 	if internal != nil && os.Getenv(traceVariable) == "1" {
 		os.Stderr.Write(internal.Stack)

@@ -162,12 +162,12 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	}
 	if f.keepsChat(cmd, args) {
 		if err := s.Reset(f.system); err != nil {
-			return f.withFlagNames(cmd, err)
+			return f.withFlags(cmd, err)
 		}
 		return converse(ctx, cmd, args, s, f)
 	}
 	if err := s.Compile(); err != nil {
-		return f.withFlagNames(cmd, err)
+		return f.withFlags(cmd, err)
 	}
 	return answer(ctx, cmd, args, s, &rows, f)
 }
@@ -183,7 +183,7 @@ func (f *runFlags) open(cmd *cobra.Command, path string, p etc.Parameters, optio
 	}
 	s, err := etc.OpenSession(path, o, p)
 	if err != nil {
-		return nil, f.withFlagNames(cmd, programError(path, err))
+		return nil, f.withFlags(cmd, programError(path, err))
 	}
 	if s.Tokenizer() == nil && !idsOnly {
 		return nil, errors.Join(usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", path),
@@ -363,7 +363,7 @@ func answer(ctx context.Context, cmd *cobra.Command, args []string, s *etc.Sessi
 	}
 	answered, end, err := printAnswer(out, tokens)
 	if err != nil {
-		return f.withFlagNames(cmd, err)
+		return f.withFlags(cmd, err)
 	}
 	if f.logits != "" {
 		t := eval.Floats(ir.F32, []int{rows.count, len(rows.numbers) / max(rows.count, 1)}, rows.numbers)

@@ -361,8 +361,17 @@ func (s *servedFile) setBudget(need session.Memory, positions int) error {
 	return err
 }
 
-// load loads the file.
+// load loads the file. Its errors have the names of flags, as clients and the log see them.
 func (s *servedFile) load() (*serve.Loaded, error) {
+	l, err := s.open()
+	if err != nil {
+		return nil, namedError{err, flagNames.Replace(err.Error())}
+	}
+	return l, nil
+}
+
+// open opens the file and compiles it.
+func (s *servedFile) open() (*serve.Loaded, error) {
 	p, err := openProgram(s.Path)
 	if err != nil {
 		return nil, err
