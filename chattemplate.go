@@ -97,8 +97,8 @@ func (t *ChatTemplate) Reads(name string) bool {
 	return (&prompt.Template{Source: t.source}).Reads(name)
 }
 
-// Render returns the prompt of a conversation as text, up to where the answer begins. A template that asks for the time
-// gets that of now. Tokens come of it by [Model.Prompt], which tells names of control tokens in messages from tokens.
+// Render returns the prompt of a conversation as text, up to where the answer begins. For tokens take [Model.Prompt]: in
+// the text, a control token and its name in a message look alike.
 func (t *ChatTemplate) Render(messages []Message) (string, error) {
 	var turns []chat.Message
 	for _, m := range messages {

@@ -16,17 +16,19 @@
 //		fmt.Print(token.Text)
 //	}
 //
-// # One or many
+// # Many answers, or one user
 //
-// A [Model] answers many at a time, and a [Session] one user, in the fewest milliseconds. Both give the same answers. The
-// session has what belongs to one conversation: it lies in it and can be kept in a file ([Session.Ask], [Session.Save]);
-// and what looks into the program: logits and tokens that are forced ([Parameters]).
+// A [Model] gives many answers at a time. A [Session] gives one at a time, to one user, as fast as the device can: it
+// holds the state of a conversation, which [Session.Ask] goes on with and [Session.Save] keeps in a file, and it can
+// look into the program, by [Parameters].Logits and [Parameters].ForceTokens. Both take the same options and parameters,
+// and give the same answers.
 //
 // # From text to tokens and back
 //
 // A model reads and writes token ids. [Model.Chat] makes its prompt of messages by the file's chat template, in which
 // no message can name a token that steers the model; [Model.Generate] takes a prompt as it is. [Model.Prompt] and
-// [Model.Tokenizer] do each step by itself, and a [Sequence] is tokens that grow by texts, ids and answers.
+// [Model.Tokenizer] do each step by itself, [LoadTokenizer] and [LoadChatTemplate] do it without a model, and a
+// [Sequence] is tokens that grow by texts, ids and answers.
 //
 // # Many at a time
 //

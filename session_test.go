@@ -13,6 +13,7 @@ import (
 
 	"github.com/etc-ml/etc"
 	"github.com/etc-ml/etc/internal/execution"
+	"github.com/etc-ml/etc/runtime/engine"
 )
 
 // opened opens the model for one user, on the CPU where the options say nothing else.
@@ -139,6 +140,26 @@ func TestSessionCancelled(t *testing.T) {
 	require.Len(t, s.Messages(), 4)
 	text, _ := whole(t, s.Ask(t.Context(), "What is the capital of Italy?"))
 	require.NotEmpty(t, text)
+}
+
+// An answer whose context ends in the middle of its prompt leaves a session that answers the next one.
+func TestSessionAbandoned(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := opened(t, etc.Options{Observe: func(*engine.Step) { cancel() }}, greedy)
+	require.ErrorIs(t, failedEnd(t, s.Chat(ctx, question("What is the capital of France?"))), context.Canceled)
+	text, _ := whole(t, s.Chat(t.Context(), question("What is the capital of France?")))
+	require.Equal(t, "The capital of France is Paris.", text)
+}
+
+// failedEnd returns the error of an answer, which may have an end.
+func failedEnd(t *testing.T, tokens func(yield func(etc.Token, error) bool)) (last error) {
+	t.Helper()
+	for _, err := range tokens {
+		require.NoError(t, last, "an error comes last")
+		last = err
+	}
+	return last
 }
 
 // What the chat template reads of variables is known, and what it does not is refused.

@@ -52,8 +52,8 @@ func (s *Session) alone(ctx context.Context, q question, err error, yield func(T
 	if err == nil {
 		err = s.checkLength(q.tokens)
 	}
-	if err == nil && s.session != nil && s.session.Position() > 0 {
-		s.conversation, err = nil, s.session.Reset()
+	if err == nil {
+		err = s.empty()
 	}
 	a := &sessionAnswer{s: s, yield: yield, text: newAnswerText(s.text, s.given.Stop)}
 	if err == nil {
@@ -110,12 +110,21 @@ func (s *Session) Reset(system string) error {
 	if err := s.compile(true); err != nil {
 		return err
 	}
+	if err := s.empty(); err != nil {
+		return err
+	}
 	s.conversation = chat.New(s.session, system)
 	s.conversation.Render = s.text.Render
-	if s.session.Position() > 0 {
-		return s.session.Reset()
-	}
 	return nil
+}
+
+// empty forgets the state, and the conversation with it, where there is any.
+func (s *Session) empty() error {
+	if s.session == nil || s.session.Position() == 0 && !s.session.Abandoned() {
+		return nil
+	}
+	s.conversation = nil
+	return s.session.Reset()
 }
 
 // converse begins a conversation where there is none.
