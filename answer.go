@@ -60,7 +60,7 @@ type End struct {
 	// Drafted tokens of the answer were drafted in DraftRounds calls, and Accepted of them were right; see
 	// Options.Speculate.
 	Drafted, Accepted, DraftRounds int
-	// Calls is the number of tokens that were fed one by one behind the prompt.
+	// Calls is the number of tokens that were fed one by one after the prompt.
 	Calls int
 	// Queued is the time until the first call, Prefill from there to the first token, Decode from there to the end.
 	Queued, Prefill, Decode time.Duration

@@ -58,7 +58,7 @@ type Options struct {
 	// Observe is told of each step that the device has run, with its time; nil for nobody. Package runtime/profile makes
 	// tables and traces of steps.
 	Observe func(*engine.Step)
-	// DisablePasses leaves out passes of the runtime's optimizer, and VerifyIR checks the graph behind each. They are
+	// DisablePasses leaves out passes of the runtime's optimizer, and VerifyIR checks the graph after each. They are
 	// for the work on etc itself.
 	DisablePasses []string
 	VerifyIR      bool

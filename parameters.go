@@ -62,7 +62,7 @@ type Parameters struct {
 	// ForceTokens are fed in the place of those that are drawn, and set the length of the answer; nil for none. Only a
 	// [Session] takes them.
 	ForceTokens []int
-	// Logits is told of the logits, one for each token of the vocabulary, behind the prompt and behind every token of
+	// Logits is told of the logits, one for each token of the vocabulary, after the prompt and after every token of
 	// the answer; nil for nobody. The slice is valid during the call. Only a [Session] takes it.
 	Logits func(logits []float32) error
 }

@@ -314,7 +314,7 @@ type logitRows struct {
 	count   int
 }
 
-// add adds the logits behind a token.
+// add adds the logits after a token.
 func (r *logitRows) add(logits []float32) error {
 	r.numbers, r.count = append(r.numbers, logits...), r.count+1
 	return nil
