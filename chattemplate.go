@@ -97,8 +97,8 @@ func (t *ChatTemplate) Reads(name string) bool {
 	return (&prompt.Template{Source: t.source}).Reads(name)
 }
 
-// Render returns the prompt of a conversation as text, up to where the answer begins. For tokens take [Model.Prompt]: in
-// the text, a control token and its name in a message look alike.
+// Render returns the prompt of a conversation as text, up to where the answer begins. For tokens take [Model.Prompt]:
+// in the text, a control token and its name in a message look alike.
 func (t *ChatTemplate) Render(messages []Message) (string, error) {
 	var turns []chat.Message
 	for _, m := range messages {
@@ -108,9 +108,9 @@ func (t *ChatTemplate) Render(messages []Message) (string, error) {
 	return p.Render(turns, true, nil)
 }
 
-// RenderJSON renders the template with any variables: a JSON object with messages, add_generation_prompt, tools and what
-// else the template reads. Special tokens, as bos_token, are variables too where the object has none of the name. A
-// template that asks for the time gets now. What is no JSON object is an [ErrInvalid].
+// RenderJSON renders the template with any variables: a JSON object with messages, add_generation_prompt, tools and
+// what else the template reads. Special tokens, as bos_token, are variables too where the object has none of the name.
+// A template that asks for the time gets now. What is no JSON object is an [ErrInvalid].
 func (t *ChatTemplate) RenderJSON(variables []byte, now time.Time) (string, error) {
 	v, err := template.ParseJSON(variables)
 	if err != nil {

@@ -20,8 +20,8 @@
 //
 // A [Model] gives many answers at a time. A [Session] gives one at a time, to one user, as fast as the device can: it
 // holds the state of a conversation, which [Session.Ask] goes on with and [Session.Save] keeps in a file, and it can
-// look into the program, by [Parameters].Logits and [Parameters].ForceTokens. Both take the same options and parameters,
-// and give the same answers.
+// look into the program, by [Parameters].Logits and [Parameters].ForceTokens. Both take the same options and
+// parameters, and give the same answers.
 //
 // # From text to tokens and back
 //

@@ -57,8 +57,8 @@ type ExportOptions struct {
 	// Draft is the draft that the file gets: "" for none, "auto" for the checkpoint's own, if it has one, or the path
 	// of a draft.
 	Draft string
-	// Resume goes on from what an export that was interrupted has left beside output, and leaves it when interrupted. What
-	// another export has left is an [ErrUsage].
+	// Resume goes on from what an export that was interrupted has left beside output, and leaves it when interrupted.
+	// What another export has left is an [ErrUsage].
 	Resume bool
 	// Jobs is the number of workers; 0 is one for each CPU. The bytes do not depend on it.
 	Jobs int

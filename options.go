@@ -55,8 +55,8 @@ type Options struct {
 	// Warn is told what runs otherwise than asked for; nil for nobody. It may be called from any goroutine.
 	Warn func(text string)
 
-	// Observe is told of each step that the device has run, with its time; nil for nobody. Package runtime/profile makes
-	// tables and traces of steps.
+	// Observe is told of each step that the device has run, with its time; nil for nobody. Package runtime/profile
+	// makes tables and traces of steps.
 	Observe func(*engine.Step)
 	// DisablePasses leaves out passes of the runtime's optimizer, and VerifyIR checks the graph after each. They are
 	// for the work on etc itself.

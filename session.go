@@ -20,8 +20,9 @@ import (
 )
 
 // Session runs a program for one user: one answer at a time, with the state of the conversation in the session itself.
-// That is the fastest way to one answer, as a GPU gets the next call before the result of the last one was read, and the
-// conversation can be kept in a file. [Model] is for many answers at a time. A Session is not safe for concurrent use.
+// That is the fastest way to one answer, as a GPU gets the next call before the result of the last one was read, and
+// the conversation can be kept in a file. [Model] is for many answers at a time. A Session is not safe for concurrent
+// use.
 type Session struct {
 	info    Info
 	o       Options

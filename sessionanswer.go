@@ -15,8 +15,8 @@ import (
 )
 
 // Chat answers the last of some messages by the chat template, from an empty state. It ranges over the answer while it
-// comes, as [Model.Chat] does. Where the context ends in the middle, the last token has the error and also an End, whose
-// reason is [Cancelled].
+// comes, as [Model.Chat] does. Where the context ends in the middle, the last token has the error and also an End,
+// whose reason is [Cancelled].
 func (s *Session) Chat(ctx context.Context, messages []Message) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		q, err := renderQuestion(s.text, messages)
@@ -198,8 +198,8 @@ func (s *Session) Save(path string) error {
 	return statefile.WriteSession(path, s.owner(), saved)
 }
 
-// Load goes on with the conversation of a file that Save or etc run --session wrote, of this program and this precision.
-// After an error the conversation is as it was.
+// Load goes on with the conversation of a file that Save or etc run --session wrote, of this program and this
+// precision. After an error the conversation is as it was.
 func (s *Session) Load(path string) error {
 	if err := s.converse(); err != nil {
 		return err

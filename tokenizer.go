@@ -103,9 +103,9 @@ func (t *Tokenizer) Encode(text string, o EncodeOptions) []int {
 	return t.t.Encode(text, tokenizer.EncodeOptions{AddSpecial: o.Special, ParseSpecial: o.ParseSpecial})
 }
 
-// EncodeReader encodes a text as it comes, in little memory, however long it is, and gives the tokens piece by piece. It
-// cuts the text where that changes no token; a text that has no such place in 64 MiB is an [ErrInvalid]. An error of give
-// ends it.
+// EncodeReader encodes a text as it comes, in little memory, however long it is, and gives the tokens piece by piece.
+// It cuts the text where that changes no token; a text that has no such place in 64 MiB is an [ErrInvalid]. An error of
+// give ends it.
 func (t *Tokenizer) EncodeReader(text io.Reader, o EncodeOptions, give func(ids []int) error) error {
 	err := t.t.EncodeReader(text, tokenizer.EncodeOptions{AddSpecial: o.Special, ParseSpecial: o.ParseSpecial}, give)
 	if long := (*tokenizer.LengthError)(nil); errors.As(err, &long) {

@@ -12,8 +12,8 @@ import (
 type Source struct {
 	// Tokenizer is the path of a tokenizer.json in the place of the file's.
 	Tokenizer string
-	// TemplateFile is the path of a chat template in the place of the file's, and Template the text of one, which has the
-	// name TemplateName in errors.
+	// TemplateFile is the path of a chat template in the place of the file's, and Template the text of one, which has
+	// the name TemplateName in errors.
 	TemplateFile, Template, TemplateName string
 	// NoTemplate goes without a chat template, and reads none.
 	NoTemplate bool
@@ -24,8 +24,9 @@ type Source struct {
 // MostTemplate bounds a file with a chat template, in bytes. A tokenizer_config.json lists all special tokens.
 const MostTemplate = 64 << 20
 
-// Open reads tokenizer, defaults, stop tokens and chat template of a program. A template that is not the file's own adds
-// the token with which it ends a turn to the stop tokens; so does the file's own where the file names no stop token.
+// Open reads tokenizer, defaults, stop tokens and chat template of a program. A template that is not the file's own
+// adds the token with which it ends a turn to the stop tokens; so does the file's own where the file names no stop
+// token.
 func (s Source) Open(p *program.Program) (*Text, error) {
 	t, err := Open(p, s.Tokenizer, s.IDs)
 	if err != nil || s.NoTemplate {

@@ -1,5 +1,5 @@
-// Package weights turns what somebody asks for of the weights of a program (forms, groups, a method, a recipe by name, bits
-// on average) into the recipe that the passes follow, and into what the build record says of it.
+// Package weights turns what somebody asks for of the weights of a program (forms, groups, a method, a recipe by name,
+// bits on average) into the recipe that the passes follow, and into what the build record says of it.
 //
 // # Invariants
 //

@@ -128,13 +128,13 @@ func (w Choice) MakeRecipe(c *loaders.Checkpoint) (none passes.Recipe, err error
 	return r, kind.Of(kind.ErrUsage, err)
 }
 
-// leastBits and mostBits bound the bits that [Choice.Allocate] takes: 4 bits with a scale and a bias for 128 weights, and
-// 32 bits.
+// leastBits and mostBits bound the bits that [Choice.Allocate] takes: 4 bits with a scale and a bias for 128 weights,
+// and 32 bits.
 const leastBits, mostBits = 4.25, 32
 
 // Allocate returns the recipe by which linear weights have so many bits on average, by measured error, in the place of
-// [Choice.Linear]: the choices of each are 4 bits, 8 bits or the weight as it is, in groups of the size that is asked for,
-// else of any size.
+// [Choice.Linear]: the choices of each are 4 bits, 8 bits or the weight as it is, in groups of the size that is asked
+// for, else of any size.
 func (w Choice) Allocate(c *loaders.Checkpoint, bits float64) (none passes.Recipe, _ *passes.Allocation, err error) {
 	if !(bits >= leastBits && bits <= mostBits) {
 		return none, nil, kind.Usagef("%s %g, want %g to %g", w.Names.TargetBits, bits, leastBits, float64(mostBits))
@@ -180,8 +180,8 @@ func (w Choice) parseMethod() (quantize.Method, error) {
 	return 0, kind.Usagef("%s %q, want best, minmax, hqq, auto, learned, gptq or weighted", w.Names.Method, name)
 }
 
-// embedding returns the scheme of the embedding, nil for as it is. Its rows are taken, not multiplied: there is no input
-// to fit it to.
+// embedding returns the scheme of the embedding, nil for as it is. Its rows are taken, not multiplied: there is no
+// input to fit it to.
 func (w Choice) embedding(method quantize.Method) (*quantize.Scheme, error) {
 	s, err := w.scheme(w.Names.Embedding, w.Embedding, w.EmbeddingGroup, method)
 	if s != nil && method.Calibrated() {

@@ -57,8 +57,8 @@ type namedError struct {
 func (e namedError) Error() string { return e.text }
 func (e namedError) Unwrap() error { return e.error }
 
-// withFlags returns an error of the library with what only these flags know. The library has constraints as text: what is
-// wrong with one is wrong with the file that a flag names.
+// withFlags returns an error of the library with what only these flags know. The library has constraints as text: what
+// is wrong with one is wrong with the file that a flag names.
 func (f *runFlags) withFlags(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil
