@@ -279,16 +279,17 @@ func decimal(v float32) *float64 {
 // with a warning.
 func (s *Session) fitParameters() error {
 	p, form := &s.given, s.model.Form
-	if form != session.Sampler && form != session.Drawn {
-		for _, x := range []struct {
-			name string
-			set  bool
-		}{{"TopK", p.TopK != nil}, {"TopP", p.TopP != nil}, {"Seed", p.Seed != nil}} {
-			if x.set {
-				return kind.Usagef("Parameters.%s needs a program with a sampling head (etc export --sample) or "+
-					"Options.Sampler runtime; this one supports temperature only", x.name)
-			}
+	var draws []string
+	for _, x := range []struct {
+		name string
+		set  bool
+	}{{"TopK", p.TopK != nil}, {"TopP", p.TopP != nil}, {"Seed", p.Seed != nil}} {
+		if x.set {
+			draws = append(draws, "Parameters."+x.name)
 		}
+	}
+	if err := s.sampling.CheckFor(form, draws); err != nil {
+		return kind.Of(kind.ErrUsage, err)
 	}
 	if p.Logits != nil && (s.shared() || form != session.Logits && !s.model.Draws().Logits) {
 		return kind.Usagef("Parameters.Logits: the program gives a token, not logits; export it without --sample, or " +

@@ -81,8 +81,8 @@ func (s Sampling) Check() error {
 // need the sampling head, or the runtime's sampler (requirement B17). given tells which the user gave.
 func (s Sampling) CheckFor(form Form, given []string) error {
 	if form != Sampler && form != Drawn && len(given) > 0 {
-		return fmt.Errorf("%s needs a program with a sampling head (etc export --sample) or --sampler runtime; this "+
-			"one supports temperature only", given[0])
+		return fmt.Errorf("%s needs a program with a sampling head (etc export --sample) or Options.Sampler runtime; "+
+			"this one supports temperature only", given[0])
 	}
 	return nil
 }

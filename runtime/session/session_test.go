@@ -189,7 +189,8 @@ func TestSamplingChecks(t *testing.T) {
 	for _, form := range []session.Form{session.Logits, session.AuthorsSampler} {
 		for _, flag := range []string{"--top-k", "--top-p", "--seed"} {
 			require.EqualError(t, session.Sampling{TopP: 1}.CheckFor(form, []string{flag}),
-				flag+" needs a program with a sampling head (etc export --sample) or --sampler runtime; this one supports temperature only")
+				flag+" needs a program with a sampling head (etc export --sample) or Options.Sampler runtime; this one "+
+					"supports temperature only")
 		}
 		require.NoError(t, session.Sampling{TopP: 1}.CheckFor(form, nil))
 	}
