@@ -168,11 +168,11 @@ func (m *Model) request(q question, p Parameters) (r batch.Request, err error) {
 	if r.Sampling, err = p.sampling(m.text, m.runner.Limits()); err != nil {
 		return r, err
 	}
-	grammar, err := m.holds.compile(&p)
+	grammar, err := m.constraints.compile(&p)
 	if grammar == nil || err != nil {
 		return r, err
 	}
-	r.Constraint, err = m.holds.begin(grammar, q.end, p.Think)
+	r.Constraint, err = m.constraints.begin(grammar, q.end, p.Think)
 	return r, err
 }
 

@@ -25,9 +25,9 @@ type Model struct {
 	program *program.Program
 	runner  *batch.Runner
 
-	lock  sync.Mutex // of text, which is not safe for concurrent use
-	text  *prompt.Text
-	holds *constraints
+	lock        sync.Mutex // of text, which is not safe for concurrent use
+	text        *prompt.Text
+	constraints *constraints
 }
 
 // Info describes an open model.
@@ -97,7 +97,7 @@ func (m *Model) load(path string, e engine.Engine, options engine.Options, o Opt
 	m.info = Info{Path: path, Device: e.Name(), ContextLength: limits.Positions, VocabularySize: limits.Vocab,
 		Concurrent: o.Concurrent,
 		StopTokens: m.text.Stop, Chats: m.text.Template != nil && m.text.Tokenizer != nil}
-	m.holds = &constraints{text: m.text, vocabulary: limits.Vocab}
+	m.constraints = &constraints{text: m.text, vocabulary: limits.Vocab}
 	if limits.OneByOne {
 		m.info.Concurrent = 1
 	}

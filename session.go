@@ -29,12 +29,12 @@ type Session struct {
 	engine  engine.Engine
 	options engine.Options
 
-	program *program.Program
-	module  *ir.Module // of the method forward, and of the draft where there is one
-	drafts  execution.Drafting
-	about   session.Description
-	text    *prompt.Text
-	holds   *constraints
+	program     *program.Program
+	module      *ir.Module // of the method forward, and of the draft where there is one
+	drafts      execution.Drafting
+	about       session.Description
+	text        *prompt.Text
+	constraints *constraints
 
 	given    Parameters // as they were set
 	sampling session.Sampling
@@ -88,7 +88,7 @@ func (s *Session) read(path string, p Parameters) (err error) {
 	if s.about, err = session.Describe(s.module.Only(s.module.Entry)); err != nil {
 		return kind.Invalidf("%s: %w", path, err)
 	}
-	s.holds = &constraints{text: s.text, vocabulary: s.about.Vocab}
+	s.constraints = &constraints{text: s.text, vocabulary: s.about.Vocab}
 	s.info = Info{Path: path, ContextLength: s.about.MaxSeqLen, VocabularySize: s.about.Vocab, Concurrent: 1,
 		StopTokens: s.text.Stop, Chats: s.text.Template != nil && s.text.Tokenizer != nil}
 	if err := s.SetParameters(p); err != nil {
@@ -107,10 +107,11 @@ func (s *Session) shared() bool { return s.drafts.Most > 0 || s.o.Deterministic 
 // conversation can change them all. What does not fit is an [ErrMemory].
 func (s *Session) Compile() error { return s.compile(false) }
 
-// compile compiles the program, for a conversation or for answers that stand alone.
+// compile compiles the program where that has not been done, for a conversation or for answers that stand alone, and
+// checks that the parameters fit it.
 func (s *Session) compile(converses bool) (err error) {
 	if s.model != nil {
-		return nil
+		return s.fitParameters()
 	}
 	if s.shared() {
 		if err := s.compileShared(); err != nil {
@@ -213,7 +214,7 @@ func (s *Session) setParameters(p Parameters) (err error) {
 	if err := setTemplate(s.text, p); err != nil {
 		return err
 	}
-	if s.grammar, err = s.holds.compile(&p); err != nil || s.model == nil {
+	if s.grammar, err = s.constraints.compile(&p); err != nil || s.model == nil {
 		return err
 	}
 	return s.fitParameters()

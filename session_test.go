@@ -232,6 +232,8 @@ func TestSessionErrors(t *testing.T) {
 		require.ErrorIs(t, s.SetParameters(etc.Parameters{Regex: "("}), etc.ErrUsage)
 		require.NoError(t, s.SetParameters(etc.Parameters{ForceTokens: []int{1}}))
 		require.ErrorIs(t, s.Compile(), etc.ErrUsage)
+		require.ErrorIs(t, s.Compile(), etc.ErrUsage, "what is wrong stays wrong")
+		require.ErrorIs(t, failed(t, s.GenerateTokens(t.Context(), 1)), etc.ErrUsage)
 	}
 }
 

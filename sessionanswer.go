@@ -255,7 +255,7 @@ func (a *sessionAnswer) begin(end []int) (err error) {
 	}
 	r.Sampling.Mask = nil
 	if s.grammar != nil {
-		if a.guide, err = s.holds.begin(s.grammar, end, s.given.Think); err != nil {
+		if a.guide, err = s.constraints.begin(s.grammar, end, s.given.Think); err != nil {
 			return err
 		}
 		a.mask = make([]uint64, a.guide.MaskWords())
