@@ -31,7 +31,8 @@
 //   - Threadgroup memory is declared with TG_ARRAY(type, name, n) in a kernel's scope. The default tuning of a launch
 //     declares at most 32 KB, tunings for CUDA alone at most 48 KB. Helpers get it as a pointer and never declare it.
 //     TG_MEMORY(name, bytes), once in a kernel, declares memory whose size the launch gives (Launch.Memory), up to 225
-//     KB on Hopper. Asynchronous copies into it are counted with port_transfer; the emulator checks its rules.
+//     KB on Hopper. Asynchronous copies into it are counted with port_transfer, or each thread waits for its own
+//     (port_copy); the emulator checks the rules of both.
 //   - Simdgroup operations and barriers are in uniform control flow. The emulator refuses anything else.
 //   - A bfloat is read with float(x), written with bfloat(v), and never computed with. Packed bf16 is better read as
 //     uint4 and split (port_bf16_low, port_bf16_high): Apple's M1 and M2 have no bf16 units.
@@ -41,7 +42,7 @@
 //   - There is no double, no lambda, no infinity as a start value (-1e30f instead), no fast math. precise:: is used
 //     where accuracy counts. Two functions may be used by name in their fast form, because their exact forms take more
 //     instructions or branches on NVIDIA. fast::exp2 computes the weights of attention, where its argument is finite
-//     and at most 0. fast::divide requires a divisor between 2^-126 and 2^126, for which Metal promises 2.5 units in
+//     and at most 8. fast::divide requires a divisor between 2^-126 and 2^126, for which Metal promises 2.5 units in
 //     the last place; for others the emulator returns NaN.
 //   - Products of 16x16 matrices go through tile16. Code for one target is in its prelude, with a plain form in the
 //     other preludes.

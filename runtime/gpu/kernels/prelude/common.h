@@ -18,7 +18,20 @@
 // simdgroups in a row, of which the first has a number that divides by 4, call it together, each with its own a and c
 // (PTX, wgmma.m64nNk16). It may run on while they go on: they call port_group_begin before the first of several,
 // port_group_end behind the last, and port_group_wait<N> before they write to a's registers or read c's of all but the
-// last N that have ended. PORT_GROUPS says that the device has an instruction for it.
+// last N that have ended, and say so of the N sums that they read then (port_group_taken<N>). PORT_GROUPS says that the device has an instruction for it.
+//
+// A panel is a matrix in threadgroup memory with rows of 64 numbers in bf16, at a multiple of 1024 bytes. The eight
+// pieces of 16 bytes of a row are permuted (port_panel_piece), so that a piece of eight rows lies in all banks.
+// port_panels aligns the memory of panels; the launch gives PORT_PANELS_ROOM bytes for that. Two products, by four
+// simdgroups as port_group_multiply's, read panels at a place in aligned memory, a stride apart, both in bytes. Numbers in
+// registers are those of port_group_multiply:
+//   port_group_panels  c += A B^T of columns 16 step to 16 step + 15 of panels A, 64 rows, and B, EIGHTS times eight rows;
+//                      with FRESH c is set, not added to
+//   port_group_columns c += a B of a in registers and rows 16 step to 16 step + 15 of EIGHTS / 8 panels B
+//
+// port_copy starts a copy of 16 bytes to threadgroup memory, of zeros where they are not present. Every thread waits for
+// its own: port_copies_end ends a group of copies, port_copies_wait<N> waits for all but the last N groups. What threads
+// write to panels by themselves they follow by port_panels_written. Both stand before the barrier.
 
 // The buffer step has the numbers that change from call to call, so that a recorded sequence can be replayed:
 // step[STEP_TOKENS] is the number of rows of x, step[STEP_POSITION] the position of the first one in its sequence.
@@ -107,13 +120,48 @@ inline float port_activate(int activation, float x) {
   return x;
 }
 
+// The place of a piece of a panel's row, in bytes.
+#define PORT_PANELS_ROOM 1024
+inline int port_panel_piece(int row, int piece) { return row * 128 + ((piece ^ (row & 7)) * 16); }
+
 #if !PORT_GROUPS
 inline void port_group_begin() {}
 inline void port_group_end() {}
 template <int N> inline void port_group_wait() {}
+template <int N> inline void port_group_taken(thread float* c) {}
 template <int EIGHTS>
 inline void port_group_multiply(thread float* c, uint a0, uint a1, uint a2, uint a3, threadgroup const uchar* b, int lane) {
   threadgroup const uint* words = (threadgroup const uint*)b + lane;
   UNROLL for (int n = 0; n < EIGHTS; n++) port_mma_bf16(c + n * 4, a0, a1, a2, a3, words[n * 32], words[(EIGHTS + n) * 32]);
+}
+// The word with columns column and column + 1 of a panel's row.
+inline uint port_panel_word(threadgroup const uchar* panel, int row, int column) {
+  return *(threadgroup const uint*)(panel + port_panel_piece(row, column / 8) + column % 8 * 2);
+}
+template <int EIGHTS, int FRESH>
+inline void port_group_panels(thread float* c, threadgroup const uchar* memory, uint a, uint a_stride, uint b, uint b_stride, uint step, int thread_index) {
+  const int row = thread_index % 32 / 4, column = int(step) % 4 * 16 + thread_index % 4 * 2;
+  threadgroup const uchar* panel = memory + a + step / 4 * a_stride;
+  threadgroup const uchar* other = memory + b + step / 4 * b_stride;
+  uint words[4];
+  UNROLL for (int i = 0; i < 4; i++) words[i] = port_panel_word(panel, thread_index / 32 % 4 * 16 + row + i % 2 * 8, column + i / 2 * 8);
+  UNROLL for (int n = 0; n < EIGHTS; n++) {
+    UNROLL for (int i = 0; FRESH && i < 4; i++) c[n * 4 + i] = 0.0f;
+    port_mma_bf16(c + n * 4, words[0], words[1], words[2], words[3], port_panel_word(other, n * 8 + row, column), port_panel_word(other, n * 8 + row, column + 8));
+  }
+}
+template <int EIGHTS>
+inline void port_group_columns(thread float* c, thread const uint* a, threadgroup const uchar* memory, uint b, uint b_stride, uint step, int thread_index) {
+  const int lane = thread_index % 32, row = 16 * int(step) + lane % 4 * 2;
+  UNROLL for (int n = 0; n < EIGHTS; n++) {
+    threadgroup const uchar* panel = memory + b + n / 8 * b_stride;
+    const int column = n % 8 * 8 + lane / 4 / 2 * 2, shift = lane / 4 % 2 * 16;
+    uint words[2];
+    UNROLL for (int i = 0; i < 2; i++) {
+      const uint low = port_panel_word(panel, row + 8 * i, column) >> shift & 0xffffu;
+      words[i] = low | (port_panel_word(panel, row + 8 * i + 1, column) >> shift & 0xffffu) << 16;
+    }
+    port_mma_bf16(c + n * 4, a[0], a[1], a[2], a[3], words[0], words[1]);
+  }
 }
 #endif

@@ -91,11 +91,20 @@ const size_t large_bytes = 240 << 10;
 
 typedef void (*Entry)(void* const* args);
 
+// Piece is a port_copy that its thread has not waited for.
+struct Piece {
+  void* to;
+  const void* from;  // null: zeros
+  unsigned group;
+};
+
 struct Lane {
   void* sp;
   State state;
   int line;  // of the operation that it waits in
   const char* operation;
+  std::vector<Piece> pieces = {};
+  unsigned groups = 0;  // of pieces that have ended
 };
 
 struct Copy {
@@ -405,6 +414,42 @@ extern "C" void emulator_transfer_wait(void* transfer, uint32_t turn, int line) 
     }
     emulator_pause(AT_TRANSFER, "port_transfer_wait", line);
   }
+}
+
+extern "C" void emulator_copy(void* to, const void* from, bool present, int line) {
+  Runner* r = runner();
+  const int thread = r->group.current;
+  if (uintptr_t(to) % 16 != 0 || uintptr_t(from) % 16 != 0) {
+    fail("thread %d in port_copy at line %d: from %p to %p, want multiples of 16", thread, line, from, to);
+  }
+  const uintptr_t at = uintptr_t(to), arena = uintptr_t(r->arena), large = uintptr_t(r->large);
+  if (!(at >= arena && at + 16 <= arena + r->used) && !(at >= large && at + 16 <= large + r->memory)) {
+    fail("thread %d in port_copy at line %d: to what is not threadgroup memory", thread, line);
+  }
+  memset(to, 0xff, 16);
+  Lane& lane = r->lanes[thread];
+  lane.pieces.push_back(Piece{to, present ? from : nullptr, lane.groups});
+}
+
+extern "C" void emulator_copies_end() {
+  Runner* r = runner();
+  r->lanes[r->group.current].groups++;
+}
+
+extern "C" void emulator_copies_wait(int groups) {
+  Runner* r = runner();
+  Lane& lane = r->lanes[r->group.current];
+  size_t kept = 0;
+  for (const Piece& p : lane.pieces) {
+    if (int(lane.groups - p.group) <= groups) {
+      lane.pieces[kept++] = p;
+    } else if (p.from != nullptr) {
+      memcpy(p.to, p.from, 16);
+    } else {
+      memset(p.to, 0, 16);
+    }
+  }
+  lane.pieces.resize(kept);
 }
 
 // emulator_launch runs a kernel over a grid of threadgroups. entry is its <name>_entry, info its

@@ -200,6 +200,12 @@ inline void port_transfer_wait(port_transfer* t, uint turn, PORT_AT) {
   emulator_transfer_wait(t, turn, line);
 }
 
+inline uchar* port_panels(uchar* memory) { return memory; }
+inline void port_copy(void* to, const void* from, bool present, PORT_AT) { emulator_copy(to, from, present, line); }
+inline void port_copies_end() { emulator_copies_end(); }
+template <int N> inline void port_copies_wait() { emulator_copies_wait(N); }
+inline void port_panels_written() {}
+
 #define PORT_GROUPS 0
 inline void port_mma_u8s8(int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1, PORT_AT) {
   uint a[32][4];  // copies: after the second exchange, a faster lane may overwrite the slots of the first

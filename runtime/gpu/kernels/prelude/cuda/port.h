@@ -196,6 +196,24 @@ __forceinline__ void port_transfer_wait(port_transfer* t, uint turn) {
 #endif
 }
 
+// -- copies by threads: see common.h -------------------------------------------------------------------------
+__forceinline__ uchar* port_panels(uchar* memory) { return memory + ((0u - port_smem(memory)) & 1023u); }
+__forceinline__ void port_copy(void* to, const void* from, bool present) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+      :: "r"(port_smem(to)), "l"(from), "r"(present ? 16 : 0) : "memory");
+}
+__forceinline__ void port_copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// The fence is for instructions of several simdgroups, which read past the threads' own order of memory.
+__forceinline__ void port_panels_written() {
+#if __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+template <int N> __forceinline__ void port_copies_wait() {
+  asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
+  port_panels_written();
+}
+
 __forceinline__ void port_mma_u8s8(int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
   asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
@@ -212,45 +230,72 @@ __forceinline__ void port_mma_bf16(float* c, uint a0, uint a1, uint a2, uint a3,
 __forceinline__ void port_group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __forceinline__ void port_group_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int N> __forceinline__ void port_group_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory"); }
+// Keeps the compiler from reading N sums before the wait in front of it.
+template <int N> __forceinline__ void port_group_taken(float* c) {
+  UNROLL for (int i = 0; i < N; i++) asm volatile("" : "+f"(c[i]) :: "memory");
+}
 // b for the instruction: 8x8 matrices of 128 bytes, those of other columns one behind the other, those of the other rows
 // EIGHTS of them further.
 template <int EIGHTS> __forceinline__ ulong port_group_operand(const uchar* b) {
   return (ulong)((port_smem(b) & 0x3ffffu) >> 4) | (ulong)(EIGHTS * 8) << 16 | (ulong)8 << 32;
 }
+// Panels at a place in memory, stride bytes apart: eights of rows are 1024 bytes apart, and their pieces in the order of
+// 128-byte swizzling. Only the lower half differs between instructions, so that it is computed in 32 bits.
+__forceinline__ ulong port_panel_operand(const uchar* memory, uint place, uint stride) {
+  const uint low = (port_smem(memory) >> 4 | stride >> 4 << 16) + place / 16;
+  ulong whole;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(whole) : "r"(low), "r"(64u | 1u << 30));
+  return whole;
+}
 #define PORT_SUMS4(i) "+f"(c[i]), "+f"(c[(i) + 1]), "+f"(c[(i) + 2]), "+f"(c[(i) + 3])
 #define PORT_SUMS16(i) PORT_SUMS4(i), PORT_SUMS4((i) + 4), PORT_SUMS4((i) + 8), PORT_SUMS4((i) + 12)
-template <int EIGHTS> struct port_group;  // the instruction for 4, 8 or 16 eights
-template <> struct port_group<4> {
-  static __forceinline__ void multiply(float* c, uint a0, uint a1, uint a2, uint a3, ulong b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, {%16,%17,%18,%19}, %20, 1, 1, 1, 0;"
-        : PORT_SUMS16(0)
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
-  }
-};
-template <> struct port_group<8> {
-  static __forceinline__ void multiply(float* c, uint a0, uint a1, uint a2, uint a3, ulong b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, 1, 1, 1, 0;"
-        : PORT_SUMS16(0), PORT_SUMS16(16)
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
-  }
-};
-template <> struct port_group<16> {
-  static __forceinline__ void multiply(float* c, uint a0, uint a1, uint a2, uint a3, ulong b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, 1, 1, 1, 0;"
-        : PORT_SUMS16(0), PORT_SUMS16(16), PORT_SUMS16(32), PORT_SUMS16(48)
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
-  }
-};
+#define PORT_SUMS32(i) PORT_SUMS16(i), PORT_SUMS16((i) + 16)
+#define PORT_SUMS64(i) PORT_SUMS32(i), PORT_SUMS32((i) + 32)
+#define PORT_SUMS128(i) PORT_SUMS64(i), PORT_SUMS64((i) + 64)
+// The registers of sums in an instruction's text.
+#define PORT_NAMES16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define PORT_NAMES32 PORT_NAMES16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define PORT_NAMES64                                                               \
+  PORT_NAMES32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47" \
+               ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define PORT_NAMES128                                                                          \
+  PORT_NAMES64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"             \
+               ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"             \
+               ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111" \
+               ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+#define PORT_WGMMA(columns) "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 "
+// The instruction for a number of eights of columns, with n registers of sums: a in registers or a panel. With FRESH the
+// sums start with zeros; with TURNED rows of b's panels are k instead of columns.
+template <int EIGHTS> struct port_group;
+#define PORT_GROUP(eights, columns, n, r0, r1, r2, r3, r4, r5, r6)                                                   \
+  template <> struct port_group<eights> {                                                                           \
+    template <int FRESH, int TURNED>                                                                                \
+    static __forceinline__ void multiply(float* c, uint a0, uint a1, uint a2, uint a3, ulong b) {                   \
+      asm volatile(PORT_WGMMA(columns) "{" PORT_NAMES##n "}, {" r0 "," r1 "," r2 "," r3 "}, " r4 ", " r5 ", 1, 1, " r6 ";" \
+          : PORT_SUMS##n(0) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "n"(1 - FRESH), "n"(TURNED));              \
+    }                                                                                                               \
+    template <int FRESH>                                                                                            \
+    static __forceinline__ void multiply(float* c, ulong a, ulong b) {                                              \
+      asm volatile(PORT_WGMMA(columns) "{" PORT_NAMES##n "}, " r0 ", " r1 ", " r2 ", 1, 1, 0, 0;"                   \
+          : PORT_SUMS##n(0) : "l"(a), "l"(b), "n"(1 - FRESH));                                                       \
+    }                                                                                                               \
+  };
+PORT_GROUP(4, 32, 16, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
+PORT_GROUP(8, 64, 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+PORT_GROUP(16, 128, 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
+PORT_GROUP(32, 256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 template <int EIGHTS>
 __forceinline__ void port_group_multiply(float* c, uint a0, uint a1, uint a2, uint a3, const uchar* b, int lane) {
-  port_group<EIGHTS>::multiply(c, a0, a1, a2, a3, port_group_operand<EIGHTS>(b));
+  port_group<EIGHTS>::template multiply<0, 0>(c, a0, a1, a2, a3, port_group_operand<EIGHTS>(b));
+}
+template <int EIGHTS, int FRESH>
+__forceinline__ void port_group_panels(float* c, const uchar* memory, uint a, uint a_stride, uint b, uint b_stride, uint step, int thread_index) {
+  port_group<EIGHTS>::template multiply<FRESH>(c, port_panel_operand(memory, a + step / 4 * a_stride + step % 4 * 32, 16),
+      port_panel_operand(memory, b + step / 4 * b_stride + step % 4 * 32, 16));
+}
+template <int EIGHTS>
+__forceinline__ void port_group_columns(float* c, const uint* a, const uchar* memory, uint b, uint b_stride, uint step, int thread_index) {
+  port_group<EIGHTS>::template multiply<0, 1>(c, a[0], a[1], a[2], a[3], port_panel_operand(memory, b + 2048 * step, b_stride));
 }
 #else
 #define PORT_GROUPS 0

@@ -69,6 +69,15 @@ inline void port_transfer_shared(threadgroup void* to, device const void* from, 
 }
 inline void port_transfer_wait(threadgroup port_transfer* t, uint turn) {}
 
+// Here a thread makes its copies at once.
+inline threadgroup uchar* port_panels(threadgroup uchar* memory) { return memory; }
+inline void port_copy(threadgroup void* to, device const void* from, bool present) {
+  *(threadgroup uint4*)to = present ? *(device const uint4*)from : uint4(0, 0, 0, 0);
+}
+inline void port_copies_end() {}
+template <int N> inline void port_copies_wait() {}
+inline void port_panels_written() {}
+
 #define PORT_GROUPS 0
 // Apple's GPUs have no such instruction; this code is correct, not fast.
 inline void port_mma_u8s8(thread int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
