@@ -284,13 +284,12 @@ func bindAttention(b *binder) bool {
 	}
 	at := b.stepAt(tokens, position)
 	if ir.Attrs[ir.AttentionAttrs](b.Op).Tiles {
-		variants := a.ChunkTunings(b.x.exe.machine.Target)
-		var variant kernels.ChunkTuning
-		if len(variants) > 0 {
-			variant = variants[0]
-		}
 		launch := func(t kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(tokens, t) }
-		l, err := launch(variant)
+		variants := b.x.exe.target().ByTiles(a.ChunkTunings(b.x.exe.machine), launch)
+		if len(variants) == 0 {
+			return false
+		}
+		l, err := launch(variants[0])
 		if !b.launch("attention", l, err,
 			kernels.AttentionChunkArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot), Values: whole(values.slot),
 				Gate: gate, Out: bytesOf(out),

@@ -236,8 +236,8 @@ func bindRowsAttention(b *binder) bool {
 	}
 	b.launch("attention", part, nil, args)
 	if a.Short {
-		tiles, err := lower.RowsByTiles(a, b.x.exe.machine.Target, rows)
-		if !b.launch("attention", tiles, err,
+		tiles, ok := b.x.exe.target().RowsByTiles(a, rows)
+		if !ok || !b.launch("attention", tiles, nil,
 			kernels.AttentionChunkArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot), Values: whole(values.slot),
 				Gate: gate, Out: bytesOf(out), Positions: t.positions, Sequences: t.sequences,
 				Blocks: t.blocks, Step: t.step}) {

@@ -2,7 +2,7 @@
 
 package kernels
 
-// AttentionChunkArguments are the buffers of the kernel attention_chunk, in order.
+// AttentionChunkArguments are the buffers of the kernels attention_chunk, attention_group, in order.
 type AttentionChunkArguments[T comparable] struct {
 	Q         T // float
 	Keys      T // bfloat
@@ -15,14 +15,14 @@ type AttentionChunkArguments[T comparable] struct {
 	Step      T // int
 }
 
-// Signature is what the text of the kernel attention_chunk declares.
+// Signature is what the text of the kernels attention_chunk, attention_group declares.
 func (AttentionChunkArguments[T]) Signature() *Signature { return &attentionChunkSignature }
 
 func (a AttentionChunkArguments[T]) values() []T {
 	return []T{a.Q, a.Keys, a.Values, a.Gate, a.Out, a.Positions, a.Sequences, a.Blocks, a.Step}
 }
 
-var attentionChunkSignature = Signature{Kernels: []string{"attention_chunk"}, Arguments: []Argument{
+var attentionChunkSignature = Signature{Kernels: []string{"attention_chunk", "attention_group"}, Arguments: []Argument{
 	{Name: "q", Type: "float"},
 	{Name: "keys", Type: "bfloat"},
 	{Name: "values", Type: "bfloat"},
@@ -1607,6 +1607,7 @@ var unitCopySignature = Signature{Kernels: []string{"unit_copy"}, Arguments: []A
 // signatures are those of all kernels, by the kernel's name.
 var signatures = map[string]*Signature{
 	"attention_chunk":       &attentionChunkSignature,
+	"attention_group":       &attentionChunkSignature,
 	"attention_merge":       &attentionMergeSignature,
 	"attention_part":        &attentionPartSignature,
 	"attention_step":        &attentionStepSignature,

@@ -187,10 +187,16 @@ type ChunkTuning struct {
 	Keys, Columns int
 	// QueriesInRegisters keeps the queries in registers. Else they are read again for every tile.
 	QueriesInRegisters bool
+	// Together says that four simdgroups multiply together (Machine.Groups). The other fields are then as the width of
+	// heads requires.
+	Together bool
 }
 
-// Near reports whether t and o differ in one respect.
+// Near reports whether t and o differ in one respect, such as whether four simdgroups multiply together.
 func (t ChunkTuning) Near(o ChunkTuning) bool {
+	if t.Together != o.Together {
+		return true
+	}
 	n := 0
 	for _, differ := range []bool{t.Heads != o.Heads, t.Rows != o.Rows, t.Keys != o.Keys,
 		t.Columns != o.Columns, t.QueriesInRegisters != o.QueriesInRegisters} {
@@ -207,9 +213,19 @@ const metalMemory = 32 << 10
 // cudaMemory is the threadgroup memory that a CUDA kernel may declare statically, in bytes.
 const cudaMemory = 48 << 10
 
-// ChunkTunings returns the variants of the tiled launch worth measuring on a target, the default first. Those for CUDA
+// ChunkTunings returns the variants of the tiled launch worth measuring on a machine, the default first. Those for CUDA
 // may need more threadgroup memory than Metal has.
-func (a Attention) ChunkTunings(target Target) []ChunkTuning {
+func (a Attention) ChunkTunings(machine Machine) []ChunkTuning {
+	out := a.groupTunings(machine)
+	alone := a.simdgroupTunings(machine.Target)
+	if len(out) > 0 {
+		alone = alone[:min(len(alone), 1)] // should the first kernel not pass its self-test
+	}
+	return append(out, alone...)
+}
+
+// simdgroupTunings are the variants of attention_chunk, in which every simdgroup multiplies for itself.
+func (a Attention) simdgroupTunings(target Target) []ChunkTuning {
 	memory, columns := metalMemory, min(a.D, 128)
 	if target == CUDA {
 		memory, columns = cudaMemory, min(a.D, 256)
@@ -258,9 +274,12 @@ func (a Attention) ChunkLaunch(tokens int, t ChunkTuning) (Launch, error) {
 	if a.Cache != BF16 {
 		return Launch{}, fmt.Errorf("attention by tiles over a cache of %s, want bf16", a.Cache)
 	}
+	if t.Together {
+		return a.groupLaunch(tokens, t)
+	}
 	group := a.Heads / a.KVHeads
 	if t == (ChunkTuning{}) {
-		tunings := a.ChunkTunings(Metal)
+		tunings := a.simdgroupTunings(Metal)
 		if len(tunings) == 0 {
 			return Launch{}, fmt.Errorf(
 				"attention by tiles of heads of %d elements does not fit %d bytes of threadgroup memory", a.D,

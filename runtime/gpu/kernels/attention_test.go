@@ -69,7 +69,7 @@ func TestAttentionByTiles(t *testing.T) {
 			kernels.ChunkTuning{Heads: 1, Rows: 2, Keys: 16, Columns: 32, QueriesInRegisters: false}, 33, []int{7}},
 		"as CUDA is given it": {kernels.Attention{D: 256, Heads: 2, KVHeads: 1, Slots: 40,
 			Scale: 0.0625, Cache: kernels.BF16},
-			kernels.Attention{D: 256, Heads: 2, KVHeads: 1}.ChunkTunings(kernels.CUDA)[0], 3, []int{30}},
+			kernels.Attention{D: 256, Heads: 2, KVHeads: 1}.ChunkTunings(kernels.Machine{Target: kernels.CUDA})[0], 3, []int{30}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +110,7 @@ func TestAttentionTunings(t *testing.T) {
 					require.Equal(t, !many, blocks > 1)
 				}
 			}
-			chunks := a.ChunkTunings(target)
+			chunks := a.ChunkTunings(kernels.Machine{Target: target})
 			require.Greater(t, len(chunks), 2)
 			for _, c := range chunks {
 				_, err := a.ChunkLaunch(1024, c)
@@ -118,7 +118,7 @@ func TestAttentionTunings(t *testing.T) {
 				require.LessOrEqual(t, 2*c.Keys*(a.D+8+c.Columns+8), memory)
 			}
 		}
-		first := a.ChunkTunings(kernels.CUDA)[0]
+		first := a.ChunkTunings(kernels.Machine{Target: kernels.CUDA})[0]
 		if a.D == 256 && a.Window > 0 {
 			require.Equal(t, []any{128, true}, []any{first.Columns, first.QueriesInRegisters})
 		} else {

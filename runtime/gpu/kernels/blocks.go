@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Blocks describes a block-wise cache of many sequences: keys or values [KVHeads, units, Rows, D] in one pool, where a
@@ -287,9 +288,9 @@ func (a BlockAttention) tiles() Attention {
 		Cache: a.Cache, Gated: a.Gated, Gates: a.Gates}
 }
 
-// ChunkTunings returns the variants of the tiled launch worth measuring on a target, the default first.
-func (a BlockAttention) ChunkTunings(target Target) []ChunkTuning {
-	return a.tiles().ChunkTunings(target)
+// ChunkTunings returns the variants of the tiled launch worth measuring on a machine, the default first.
+func (a BlockAttention) ChunkTunings(machine Machine) []ChunkTuning {
+	return a.tiles().ChunkTunings(machine)
 }
 
 // ChunkLaunch returns the tiled dispatch for up to rows rows, for pools in bf16. It rounds queries and attention
@@ -304,10 +305,10 @@ func (a BlockAttention) ChunkLaunch(rows int, t ChunkTuning) (Launch, error) {
 		return Launch{}, err
 	}
 	q := a.Q.or(a.Heads, a.D)
-	with := map[string]int{"CHUNK_Q_TOKEN": q.Token, "CHUNK_Q_HEAD": q.Row, "CHUNK_BLOCK_ROWS": a.Rows,
-		"CHUNK_COLUMNS": a.Columns}
+	with := map[string]int{"Q_TOKEN": q.Token, "Q_HEAD": q.Row, "BLOCK_ROWS": a.Rows, "COLUMNS": a.Columns}
 	for i, d := range l.Defines {
-		if n, ok := with[d.Name]; ok {
+		_, name, _ := strings.Cut(d.Name, "_") // behind CHUNK or GROUP
+		if n, ok := with[name]; ok {
 			l.Defines[i] = define(d.Name, n)[0]
 		}
 	}

@@ -132,7 +132,7 @@ func TestClimbableAttention(t *testing.T) {
 					require.Equal(t, [2]int{all[0].Blocks, all[0].Least}, [2]int{w.Blocks, w.Least})
 				}
 			}
-			tiles := a.ChunkTunings(target)
+			tiles := a.ChunkTunings(kernels.Machine{Target: target})
 			require.Greater(t, len(tiles), 5)
 			require.Len(t, reachedFrom(tiles), len(tiles))
 		}

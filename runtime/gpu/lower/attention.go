@@ -143,16 +143,27 @@ func (g *graph) attends(op *ir.Op) bool {
 		return false
 	}
 	if ir.Attrs[ir.AttentionAttrs](op).Tiles {
-		var variant kernels.ChunkTuning
-		if variants := a.ChunkTunings(g.Machine.Target); len(variants) > 0 {
-			variant = variants[0]
-		}
-		return g.Tiled(tokens) && g.Allowed(a.ChunkLaunch(tokens, variant))
+		return g.Tiled(tokens) && len(g.ByTiles(a.ChunkTunings(g.Machine),
+			func(v kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(tokens, v) })) > 0
 	}
 	return g.Allowed(merge, nil) && (g.Allowed(part, nil) ||
 		slices.ContainsFunc(tunings[:min(len(tunings), MaxRefused)], func(w kernels.AttentionTuning) bool {
 			return g.Allowed(PartOf(a, w, tokens))
 		}))
+}
+
+// ByTiles returns the variants of attention by tiles from the first one on whose kernel may be used: where four
+// simdgroups multiply together, that kernel, else the one in which every simdgroup multiplies for itself. launch returns
+// the launch of a variant.
+func (t *Target) ByTiles(variants []kernels.ChunkTuning,
+	launch func(kernels.ChunkTuning) (kernels.Launch, error)) []kernels.ChunkTuning {
+	for i, v := range variants {
+		tried := i > 0 && v.Together == variants[i-1].Together
+		if !tried && t.Allowed(launch(v)) {
+			return variants[i:]
+		}
+	}
+	return nil
 }
 
 // cacheType returns the dtype of the cache behind a value. The value is a load, or a cast of one.

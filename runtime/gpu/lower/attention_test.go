@@ -156,6 +156,33 @@ func TestAttentionByTiles(t *testing.T) {
 	}
 }
 
+// TestAttentionTogether: where four simdgroups multiply together, attention by tiles is theirs unless that kernel may not
+// be used.
+func TestAttentionTogether(t *testing.T) {
+	a := kernels.Attention{D: 64, Heads: 4, KVHeads: 2, Slots: 64, Scale: 1, Cache: kernels.BF16}
+	launch := func(v kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(20, v) }
+	machine := kernels.Machine{Target: kernels.CUDA, Groups: true, TransferMemory: 225 << 10}
+	for name, c := range map[string]struct {
+		refuses []string
+		want    string
+	}{
+		"allowed":       {nil, "attention_group"},
+		"refused":       {[]string{"attention_group"}, "attention_chunk"},
+		"both, refused": {[]string{"attention_group", "attention_chunk"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := lower.Target{Machine: machine, Refuses: refuses(c.refuses...)}
+			kernel := ""
+			if variants := target.ByTiles(a.ChunkTunings(machine), launch); len(variants) > 0 {
+				l, err := launch(variants[0])
+				require.NoError(t, err)
+				kernel = l.Kernel
+			}
+			require.Equal(t, c.want, kernel)
+		})
+	}
+}
+
 // TestAttentionText: the operations of a token, as they are printed.
 func TestAttentionText(t *testing.T) {
 	lines := lowered(t, with("%14: f32[1,T,256]"), 1, &lower.Target{Machine: kernels.Machine{Target: kernels.CUDA}})

@@ -56,7 +56,14 @@ func (g *graph) attendsRows(op *ir.Op) bool {
 	if !ok {
 		return false
 	}
-	return !a.Short || g.Tiled(rows) && rows >= kernels.ManyRows && g.Allowed(RowsByTiles(a, g.Machine.Target, rows))
+	if !a.Short {
+		return true
+	}
+	if !g.Tiled(rows) || rows < kernels.ManyRows {
+		return false
+	}
+	_, ok = g.RowsByTiles(a, rows)
+	return ok
 }
 
 // BlockAttention returns the form of an attention over blocks for so many rows that may be used, one kernel where there
@@ -76,13 +83,15 @@ func (t *Target) BlockAttention(a kernels.BlockAttention, rows int) (kernels.Blo
 // For more rows a kernel of its own, all of whose threadgroups merge, takes a small part of a call and is no slower.
 const mostLast = 32
 
-// RowsByTiles returns the launch of rows_attention that works in tiles.
-func RowsByTiles(a kernels.BlockAttention, target kernels.Target, rows int) (kernels.Launch, error) {
-	var variant kernels.ChunkTuning
-	if variants := a.ChunkTunings(target); len(variants) > 0 {
-		variant = variants[0]
+// RowsByTiles returns the launch of rows_attention that works in tiles. It returns false where none may be used.
+func (t *Target) RowsByTiles(a kernels.BlockAttention, rows int) (l kernels.Launch, ok bool) {
+	launch := func(v kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(rows, v) }
+	variants := t.ByTiles(a.ChunkTunings(t.Machine), launch)
+	if len(variants) == 0 {
+		return l, false
 	}
-	return a.ChunkLaunch(rows, variant)
+	l, err := launch(variants[0])
+	return l, err == nil
 }
 
 // BlocksOf describes the blocks of a pool [heads, units, rows, width], or of a pool of coded rows of that width, and

@@ -233,7 +233,7 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	oneKernel.Last, oneKernel.Half, oneKernel.Lanes = true, true, true
 	l, _, _, err = oneKernel.Launches(3)
 	add("attention over blocks in one kernel", l, err)
-	l, err = inBlocks.ChunkLaunch(60, inBlocks.ChunkTunings(kernels.Metal)[0])
+	l, err = inBlocks.ChunkLaunch(60, inBlocks.ChunkTunings(kernels.Machine{Target: kernels.Metal})[0])
 	add("attention over blocks by tiles", l, err)
 	inBlocks.Window = 100
 	_, l, _, err = inBlocks.Launches(70)
@@ -244,7 +244,7 @@ func launches(t *testing.T) map[string]kernels.Launch {
 		_, l, _, err = a.Launches(tokens)
 		add(name, l, err)
 	}
-	l, err = a.ChunkLaunch(60, a.ChunkTunings(kernels.Metal)[0])
+	l, err = a.ChunkLaunch(60, a.ChunkTunings(kernels.Machine{Target: kernels.Metal})[0])
 	add("attention by tiles", l, err)
 	ring := kernels.Attention{D: 32, Heads: 4, KVHeads: 2, Slots: 50, Window: 16, Scale: 0.2, Cache: kernels.F32}
 	_, l, _, err = ring.Launches(1)

@@ -30,9 +30,15 @@ func sequences(small int) []testCase {
 	out = append(out, attention("gemma sliding attention", sliding, sliding.Slots)...)
 	for _, tokens := range []int{512, 4096} {
 		tokens := tokens / small
-		out = append(out, chunk("qwen", qwen, tokens), chunk("gemma full", full, tokens),
-			rowsChunk("qwen", qwen, tokens), rowsChunk("gemma full", full, tokens))
+		out = append(out, chunk("qwen", qwen, tokens, 0), chunk("gemma full", full, tokens, 0),
+			rowsChunk("qwen", qwen, tokens, 0), rowsChunk("gemma full", full, tokens, 0))
 		out = append(out, delta(tokens)...)
+	}
+	for _, tokens := range []int{256, 2048} {
+		tokens, position := tokens/small, 30720/small
+		out = append(out, chunk("qwen", qwen, tokens, position), chunk("gemma full", full, tokens, position),
+			rowsChunk("qwen", qwen, tokens, position), rowsChunk("gemma full", full, tokens, position),
+			rowsChunk("gemma sliding", sliding, tokens, position))
 	}
 	for _, streams := range []int{8, 64} {
 		for _, context := range []int{512, 4096} {
@@ -41,7 +47,10 @@ func sequences(small int) []testCase {
 				streamsAttention("gemma sliding", sliding, streams, context/small))
 		}
 	}
-	out = append(out, chunk("gemma sliding", sliding, 256/small), deltaStep())
+	ring := sliding
+	ring.Slots = max(3071/small, 64) // for chunks of 2048
+	out = append(out, chunk("gemma sliding", sliding, 256/small, 0), chunk("gemma sliding", ring, 2048/small, 1023/small),
+		deltaStep())
 	out = append(out, slots(small)...)
 	out = append(append(out, sampler(248320/small)...), draws(248320/small)...)
 	return append(out, norms(small)...)
@@ -130,38 +139,43 @@ func attentionStep(name string, a kernels.Attention, dims, context int) testCase
 	return out
 }
 
-func chunk(name string, a kernels.Attention, tokens int) testCase {
+// chunk is attention of so many tokens, the first at position.
+func chunk(name string, a kernels.Attention, tokens, position int) testCase {
 	pairs := 0
 	for t := range tokens {
-		seen := t + 1
+		seen := position + t + 1
 		if a.Window > 0 {
 			seen = min(seen, a.Window)
 		}
 		pairs += seen
 	}
+	name = fmt.Sprintf("prefill %s attention of %d", name, tokens)
+	if position > 0 {
+		name += fmt.Sprintf(" at %d", position)
+	}
 	return testCase{
-		name: fmt.Sprintf("prefill %s attention of %d", name, tokens), sizes: kernels.Sizes{Tokens: tokens},
+		name: name, sizes: kernels.Sizes{Tokens: tokens, Position: position},
 		flops: float64(4 * pairs * a.Heads * a.D),
 		variants: func(on kernels.Machine) ([]variant, error) {
-			return variantsOf(a.ChunkTunings(on.Target),
+			return variantsOf(a.ChunkTunings(on),
 				func(t kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(tokens, t) })
 		},
 	}
 }
 
 // rowsChunk is chunk of one sequence over blocks.
-func rowsChunk(name string, of kernels.Attention, tokens int) testCase {
-	out := chunk(name, of, tokens)
-	a := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 64, Columns: (tokens + 63) / 64, Cache: of.Cache}, D: of.D,
+func rowsChunk(name string, of kernels.Attention, tokens, position int) testCase {
+	out := chunk(name, of, tokens, position)
+	a := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 64, Columns: (position + tokens + 63) / 64, Cache: of.Cache}, D: of.D,
 		Heads: of.Heads, KVHeads: of.KVHeads,
 		Window: of.Window, Scale: of.Scale}
 	rows := make([]kernels.BlockRow, tokens)
 	for i := range rows {
-		rows[i].Position = int32(i)
+		rows[i].Position = int32(position + i)
 	}
 	out.name += " over blocks"
 	out.variants = func(on kernels.Machine) ([]variant, error) {
-		return variantsOf(a.ChunkTunings(on.Target), func(t kernels.ChunkTuning) (kernels.Launch, error) {
+		return variantsOf(a.ChunkTunings(on), func(t kernels.ChunkTuning) (kernels.Launch, error) {
 			l, err := a.ChunkLaunch(tokens, t)
 			l.Case = func(s kernels.Sizes) *kernels.Case { return a.ChunkCase(s, rows, tokens, t) }
 			return l, err

@@ -40,7 +40,7 @@ func TestPrelude(t *testing.T) {
 	add("exact product by tiles", l, err)
 	l, err = tiles(eight, false)
 	add("product by tiles, of bytes", l, err)
-	l, err = attention.ChunkLaunch(60, attention.ChunkTunings(kernels.Metal)[0])
+	l, err = attention.ChunkLaunch(60, attention.ChunkTunings(kernels.Machine{Target: kernels.Metal})[0])
 	add("attention by tiles", l, err)
 	l, err = experts.LaunchUp(kernels.Tuning{}, 3)
 	add("experts that ballots choose", l, err)
