@@ -164,7 +164,7 @@ func bindExperts(b *binder) bool {
 // upBytes and downBytes are the bytes of weights that each reads.
 func (m *mixture) few(b *binder, upBytes, downBytes int, up, down kernels.Arguments[operand]) bool {
 	e := m.kernel
-	first, second := e.Tunings(b.x.exe.machine, m.tokens)
+	first, second := e.Tunings(b.x.exe.machine)
 	return offer(b, "experts up", first,
 		func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) }, upBytes, up) &&
 		offer(b, "experts down", second,

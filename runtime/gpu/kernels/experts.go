@@ -42,31 +42,26 @@ func (e Experts) up() Vectors {
 }
 func (e Experts) down() Vectors { return Vectors{Format: e.Format, K: e.Parts() * e.Inner, M: 1} }
 
-// Tunings returns the variants of the two products for tokens tokens on a machine, the default first.
-func (e Experts) Tunings(m Machine, tokens int) (up, down []Tuning) {
-	one := tokens == 1
-	both := expertsWays.of(expertsKey{e, m, one}, func() [2][]Tuning {
-		up, down := e.makeVariants(m, one)
+// Tunings returns the variants of the two products on a machine, the default first.
+func (e Experts) Tunings(m Machine) (up, down []Tuning) {
+	both := expertsWays.of(expertsKey{e, m}, func() [2][]Tuning {
+		up, down := e.makeVariants(m)
 		return [2][]Tuning{slices.Clip(up), slices.Clip(down)}
 	})
 	return both[0], both[1]
 }
 
-// makeVariants returns the variants for one token, or for several.
-func (e Experts) makeVariants(m Machine, one bool) (up, down []Tuning) {
+// makeVariants returns the variants on a machine.
+func (e Experts) makeVariants(m Machine) (up, down []Tuning) {
 	up, down = e.tunings(m.Target)
-	if !one {
-		return up, down
-	}
 	residentUp, residentDown := e.residentTunings(m)
 	return among(residentUp, up), among(residentDown, down)
 }
 
-// expertsKey has everything that the variants depend on. one says that there is one token.
+// expertsKey has everything that the variants depend on.
 type expertsKey struct {
 	experts Experts
 	machine Machine
-	one     bool
 }
 
 var expertsWays remembered[expertsKey, [2][]Tuning]

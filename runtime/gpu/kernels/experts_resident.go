@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// residentUp returns the first product of one token with weights resident in threadgroup memory. Every threadgroup has
+// residentUp returns the first product of a token with weights resident in threadgroup memory. Every threadgroup has
 // the same number of rows of each part, its slots; the last one of a part may be empty.
 func (e Experts) residentUp(s Stream) streamed {
 	return streamed{Vectors: e.up(), Stream: s, planes: 2, rows: []int{s.Groups * e.Parts() * e.slots(s)}}
@@ -15,18 +15,16 @@ func (e Experts) residentUp(s Stream) streamed {
 // slots returns the number of slots of a threadgroup for the rows of a part.
 func (e Experts) slots(s Stream) int { return ceil(e.Inner, max(1, s.Groups)) }
 
-// residentDown returns the second product of one token with weights resident in threadgroup memory. The rows of its
+// residentDown returns the second product of a token with weights resident in threadgroup memory. The rows of its
 // parts are treated as one long row.
 func (e Experts) residentDown(s Stream) streamed {
 	return streamed{Vectors: e.down(), Stream: s, planes: 1, rows: []int{e.Hidden}, piece: e.Inner}
 }
 
-// checkResident returns an error where there are no kernels with resident weights: for several tokens, and for experts
-// that another kernel has chosen.
-func (e Experts) checkResident(tokens int) error {
+// checkResident returns an error where there are no kernels with resident weights: for experts that another kernel has
+// chosen.
+func (e Experts) checkResident() error {
 	switch {
-	case tokens != 1:
-		return fmt.Errorf("tuning: resident weights with %d tokens, want one", tokens)
 	case e.Router.Top == 0:
 		return errors.New("tuning: resident weights with experts that are given, want a kernel that chooses them")
 	}
@@ -37,7 +35,7 @@ func (e Experts) checkResident(tokens int) error {
 // columns. wrong is an error that the caller has found already, or nil.
 func (e Experts) launchResident(kernel string, s streamed, tokens, rows, columns int, wrong error,
 	more ...any) (l Launch, err error) {
-	if err = e.checkResident(tokens); err == nil {
+	if err = e.checkResident(); err == nil {
 		err = wrong
 	}
 	if err == nil {
@@ -48,7 +46,10 @@ func (e Experts) launchResident(kernel string, s streamed, tokens, rows, columns
 	}
 	l.File, l.Kernel = "stream_experts", kernel
 	l.Defines = slices.Concat(l.Defines, define("MATVEC_N0", s.rows[0]), define(more...),
-		e.defines(rows, 1), e.Router.defines())
+		e.defines(rows, tokens), e.Router.defines())
+	if l.Groups[1] = tokens; tokens > 1 { // a multiprocessor has threadgroups of several tokens
+		l.Memory = s.memory()
+	}
 	return l, nil
 }
 
@@ -90,8 +91,7 @@ func (e Experts) launchResidentDown(t Tuning, tokens int) (Launch, error) {
 // choiceMemory is the size in bytes of the lists for choosing experts, which the first launch needs in addition.
 const choiceMemory = 8 * (mostChosen + 36)
 
-// residentTunings returns the variants with resident weights for one token on a machine; none where there is not enough
-// memory.
+// residentTunings returns the variants with resident weights on a machine; none where there is not enough memory.
 func (e Experts) residentTunings(m Machine) (up, down []Tuning) {
 	if m.TransferMemory == 0 || m.Cores == 0 || !e.Shared || 3*e.Parts()*e.Inner*e.Hidden*e.Bits/8 < leastResident(m) {
 		return nil, nil

@@ -49,12 +49,10 @@ func TestRememberedWays(t *testing.T) {
 		}
 		for _, e := range []Experts{experts, shared, shorter} {
 			for _, m := range []Machine{hopper, {Target: Metal}} {
-				for tokens := 1; tokens <= 2; tokens++ {
-					up, down := e.Tunings(m, tokens)
-					wantUp, wantDown := e.makeVariants(m, tokens == 1)
-					require.Equal(t, wantUp, up)
-					require.Equal(t, wantDown, down)
-				}
+				up, down := e.Tunings(m)
+				wantUp, wantDown := e.makeVariants(m)
+				require.Equal(t, wantUp, up)
+				require.Equal(t, wantDown, down)
 			}
 		}
 	}

@@ -5,14 +5,18 @@
 #include "mixture.h"
 #include "stream.h"
 #include "resident.h"
-// experts_choose and experts_join of experts.metal for one token, with the same buffers and the same results. All
-// weights are copied to threadgroup memory before they are multiplied.
+// experts_choose and experts_join of experts.metal, with the same buffers and the same results. All weights are copied to
+// threadgroup memory before they are multiplied. The grid is (threadgroups of a token, tokens): each token has
+// threadgroups of its own, of which some run beside each other on a multiprocessor.
 //
 // Where there is room, the second kernel starts when the first has chosen the experts (RATIONALE.md "How does the
 // experts' second product know its weights before the first one is done?"). All of its copies are in flight at once,
 // since little else is read then.
 #define PORT_RELEASES
 
+#ifndef EXPERTS_TOKENS  // that the launch is made for: 1, or more if there may be fewer
+#define EXPERTS_TOKENS 1
+#endif
 #ifndef EXPERTS_SLOTS  // slots of a threadgroup for the rows of a part, some may be empty: 1, 2, 4 or 8
 #define EXPERTS_SLOTS 4
 #endif
@@ -41,6 +45,7 @@ struct stream_lift {
   threadgroup int* places;
   int row, own;  // of every part: the first row, and their number
   int base;      // the threadgroup's first slot
+  int token;
   int rows(int count) thread { return count / EXPERTS_SLOTS * own; }
   void begin(int slot, int end) thread {}
   void meet(int slot, int end) thread {}
@@ -55,7 +60,7 @@ struct stream_lift {
     if (base != 0) {
       port_release();
     } else if (simd == 0) {
-      mixture_experts(places, 0, lane, experts);
+      mixture_experts(places, token, lane, experts);
     }
   }
   void copy(int first, int count, int copier, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) thread {
@@ -74,7 +79,7 @@ struct stream_lift {
                            codes ? from.codes + at * RESIDENT_ROW : biases ? from.biases : from.scales, uint(codes ? RESIDENT_ROW : own * RESIDENT_SCALES), arrived + strip);
       }
     }
-    if (base == 0 && copier == 0) mixture_scores(logits, expert_scales, gates, keys, places, 0, lane, scores);
+    if (base == 0 && copier == 0) mixture_scores(logits, expert_scales, gates, keys, places, token, lane, scores);
   }
   void end(int at, thread const float* out) thread {
     const int slot = at - base;
@@ -122,6 +127,8 @@ kernel void stream_choose(device const uint* w0 [[buffer(0)]],
   TG_ARRAY(int, count, 1);
   TG_ARRAY(uint, keys, ROUTER_TOP);
   TG_ARRAY(int, places, ROUTER_TOP);
+  const int token = EXPERTS_TOKENS == 1 ? 0 : int(group.y);
+  if (EXPERTS_TOKENS > 1 && token >= step[STEP_TOKENS]) return;
   const int row = int(group.x) * EXPERTS_N / STREAM_GRID;
   const int own = int(group.x + 1) * EXPERTS_N / STREAM_GRID - row;
   stream_lift product = {{w0, w1},
@@ -130,12 +137,12 @@ kernel void stream_choose(device const uint* w0 [[buffer(0)]],
                          {v0, v1},
                          {vscales0, vscales1},
                          {vbiases0, vbiases1},
-                         logits,
+                         logits + long(token) * ROUTER_EXPERTS,
                          expert_scales,
                          gates,
                          experts,
                          scores,
-                         y,
+                         y + long(token) * (EXPERTS_PARTS * EXPERTS_N),
                          list,
                          list_places,
                          count,
@@ -143,8 +150,9 @@ kernel void stream_choose(device const uint* w0 [[buffer(0)]],
                          places,
                          row,
                          own,
-                         int(group.x) * EXPERTS_PARTS * EXPERTS_SLOTS};
-  resident_run<2>(product, int(group.x), int(thread_index), x, norm, x, memory, arrived, squares);
+                         int(group.x) * EXPERTS_PARTS * EXPERTS_SLOTS,
+                         token};
+  resident_run<2>(product, int(group.x), int(thread_index), x + long(token) * MATVEC_K, norm, x, memory, arrived, squares);
 }
 
 // The down matrices of the parts, concatenated by columns: each simdgroup has a part.
@@ -210,6 +218,8 @@ kernel void stream_join(device const uint* w [[buffer(0)]],
   TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
   TG_ARRAY(float, squares, STREAM_SQUARES);
   port_release();
-  stream_fall product = {experts, w, scales, biases, v, vscales, vbiases, extra, y};
-  resident_run<1>(product, int(group.x), int(thread_index), x, (device const MATVEC_NORM_T*)x, scores, memory, arrived, squares);
+  const int token = EXPERTS_TOKENS == 1 ? 0 : int(group.y);
+  if (EXPERTS_TOKENS > 1 && token >= step[STEP_TOKENS]) return;
+  stream_fall product = {experts + token * EXPERTS_PARTS, w, scales, biases, v, vscales, vbiases, extra + long(token) * EXPERTS_N, y + long(token) * EXPERTS_N};
+  resident_run<1>(product, int(group.x), int(thread_index), x + long(token) * MATVEC_K, (device const MATVEC_NORM_T*)x, scores + token * EXPERTS_PARTS, memory, arrived, squares);
 }

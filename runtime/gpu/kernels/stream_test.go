@@ -257,8 +257,8 @@ func TestTransferMemory(t *testing.T) {
 		97 << 10: {true, false, false, true, false, true}, 32 << 10: make([]bool, 6)} {
 		m := hopper
 		m.TransferMemory = memory
-		up, down := experts.Tunings(m, 1)
-		narrowUp, _ := narrow.Tunings(m, 1)
+		up, down := experts.Tunings(m)
+		narrowUp, _ := narrow.Tunings(m)
 		for i, c := range []struct {
 			variants []kernels.Tuning
 			launch   func(kernels.Tuning) (kernels.Launch, error)

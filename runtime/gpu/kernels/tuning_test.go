@@ -46,7 +46,7 @@ func TestClimbable(t *testing.T) {
 	experts := kernels.Experts{Format: affine4, Count: 256, Top: 8, Hidden: 2048, Inner: 512,
 		Router: kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}, Shared: true}
 	for _, target := range []kernels.Target{kernels.CUDA, kernels.Metal} {
-		up, down := experts.Tunings(kernels.Machine{Target: target}, 1)
+		up, down := experts.Tunings(kernels.Machine{Target: target})
 		lists := [][]kernels.Tuning{up, down}
 		for _, v := range []kernels.Vectors{{Format: affine4, K: 2048, M: 1}, {Format: affine4, K: 21504, M: 1},
 			{Format: affine4, K: 2048, M: 4},
@@ -222,7 +222,7 @@ func TestDirectWays(t *testing.T) {
 func TestNumbersOfSimdgroups(t *testing.T) {
 	e := kernels.Experts{Format: affine4, Count: 256, Top: 8, Hidden: 2048, Inner: 512,
 		Router: kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}, Shared: true}
-	up, _ := e.Tunings(kernels.Machine{Target: kernels.CUDA}, 1)
+	up, _ := e.Tunings(kernels.Machine{Target: kernels.CUDA})
 	for i, most := range []int{2 * 132, 3 * 132} {
 		l, err := e.LaunchUp(up[i+1], 1)
 		require.NoError(t, err)

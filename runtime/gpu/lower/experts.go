@@ -251,7 +251,7 @@ func (m *mixture) many(tiled bool) kernels.ManyExperts {
 // fewExperts reports whether the device has both kernels for a few tokens, whatever is added to their result.
 func (t *Target) fewExperts(k kernels.Experts, tokens int) bool {
 	return ask(t, "usable", k, tokens, func() bool {
-		up, down := k.Tunings(t.Machine, tokens)
+		up, down := k.Tunings(t.Machine)
 		ok := usable(t, up, func(w kernels.Tuning) (kernels.Launch, error) { return k.LaunchUp(w, tokens) })
 		with := k
 		for _, with.Residual = range []bool{false, true} {

@@ -85,7 +85,7 @@ func cases(small int) []testCase {
 
 // someRows are products as calls have them that decode for some streams.
 func someRows(s func(int) int) (out []testCase) {
-	for _, rows := range []int{2, 8, 16, 32, 64, 128} {
+	for _, rows := range []int{2, 4, 8, 16, 32, 64, 128} {
 		m := func(k int) kernels.Matrices { return kernels.Matrices{Format: four, K: s(k)} }
 		out = append(out,
 			matmul(fmt.Sprintf("%d rows of qwen qkv", rows), kernels.MatMul{Matrices: m(2048), N: s(8192)}, rows),
@@ -94,6 +94,7 @@ func someRows(s func(int) int) (out []testCase) {
 				kernels.MatMulGLU{Matrices: m(5376), N: s(21504), Activation: kernels.GELUTanh}, rows),
 			matmul(fmt.Sprintf("%d rows of gemma down", rows), kernels.MatMul{Matrices: m(21504), N: s(5376)}, rows),
 			matmul(fmt.Sprintf("%d rows of gemma q", rows), kernels.MatMul{Matrices: m(5376), N: s(8192)}, rows),
+			matmul(fmt.Sprintf("%d rows of gemma out", rows), kernels.MatMul{Matrices: m(8192), N: s(5376)}, rows),
 			matmul(fmt.Sprintf("%d rows of qwen router", rows),
 				kernels.MatMul{Matrices: kernels.Matrices{Format: eight, K: s(2048)}, N: 256}, rows))
 	}
@@ -189,7 +190,7 @@ func expertsUp(name string, e kernels.Experts) testCase {
 	return testCase{
 		name: name, sizes: oneToken, bytes: weights(e.Format, rows, e.Hidden), flops: 2 * float64(rows*e.Hidden),
 		variants: func(on kernels.Machine) ([]variant, error) {
-			up, _ := e.Tunings(on, 1)
+			up, _ := e.Tunings(on)
 			return variantsOf(up, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, 1) })
 		},
 	}
@@ -202,7 +203,7 @@ func expertsDown(name string, e kernels.Experts) testCase {
 	return testCase{
 		name: name, sizes: oneToken, bytes: weights(e.Format, rows, e.Inner), flops: 2 * float64(rows*e.Inner),
 		variants: func(on kernels.Machine) ([]variant, error) {
-			_, down := e.Tunings(on, 1)
+			_, down := e.Tunings(on)
 			return variantsOf(down, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, 1) })
 		},
 	}
