@@ -16,6 +16,7 @@ func main() {
 	name := flag.String("device", "cuda", "the device: cuda")
 	flag.StringVar(&o.run, "run", ".", "cases whose name matches this expression")
 	flag.BoolVar(&o.all, "all", false, "all tunings, not the default alone")
+	flag.StringVar(&o.tunings, "tunings", ".", "with -all, those whose text matches this expression")
 	flag.IntVar(&o.top, "top", 4, "print this many of the best tunings")
 	flag.IntVar(&o.dispatches, "dispatches", 100, "dispatches of a sequence")
 	flag.IntVar(&o.repeat, "repeat", 7, "sequences whose median counts")
@@ -37,7 +38,7 @@ func main() {
 
 // options are the flags.
 type options struct {
-	run                             string
+	run, tunings                    string
 	all                             bool
 	top, dispatches, repeat, rotate int
 }

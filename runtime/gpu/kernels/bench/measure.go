@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -87,6 +89,14 @@ func (c testCase) measure(w io.Writer, d device.Device, o options) error {
 	}
 	if first := variants[0].label; !o.all {
 		variants = slices.DeleteFunc(variants, func(v variant) bool { return v.label != first && v.product == nil })
+	}
+	if some, err := regexp.Compile(cmp.Or(o.tunings, ".")); err != nil {
+		return err
+	} else if o.all {
+		variants = slices.DeleteFunc(variants, func(v variant) bool { return !some.MatchString(v.label) })
+	}
+	if len(variants) == 0 {
+		return nil
 	}
 	first := c.use(variants[0])
 	m := memory{device: d, copies: first.copies(o), buffers: map[*kernels.Buffer][]device.Buffer{}}
