@@ -59,6 +59,38 @@ func TestExpertsInLanes(t *testing.T) {
 	require.Positive(t, compiled["norm"], "packed rows are made by prepare; kernels: %v", compiled)
 }
 
+// streamedRows is a product of a norm, and one with a residual.
+const streamedRows = `module {
+  symbol s0 [1, 32]
+  constant @in : bf16[1024,32]
+  constant @norm : f32[1024]
+  CONSTANTS
+  entry forward(%in: f32[1,s0,32]) {
+    %x = linear(x=%in, weight=@in) : f32[1,s0,1024]
+    WEIGHTS
+    %n = rms_norm(x=%x, weight=@norm) {eps=1e-06} : f32[1,s0,1024]
+    %a = linear(x=%n, weight=%wq) : f32[1,s0,512]
+    %d = linear(x=%a, weight=%wdown) : f32[1,s0,1024]
+    %y = add(a=%x, b=%d) : f32[1,s0,1024]
+    return %y: f32[1,s0,1024]
+  }
+}
+`
+
+// TestStreamedRows: on a device with transfers, products of 2 to 8 rows stream their weights, those of more do not.
+func TestStreamedRows(t *testing.T) {
+	t.Parallel()
+	emulated(t)
+	random := normals(14)
+	m := streamedModule(t, random, streamedRows, "q 512 1024", "down 1024 512")
+	for rows, streams := range map[int]int{2: 2, 7: 2, 9: 0} {
+		run := runPacked(t, m, emulator.Options{Cores: 8, Lanes: true, TransferLeast: 1, TransferMemory: 200 << 10})
+		compiled := run(random.tensor(t, 1, rows, 32))
+		require.Equal(t, streams, compiled["matmul_stream"]+compiled["matmul_stream, lanes"], "%d rows: kernels %v", rows,
+			compiled)
+	}
+}
+
 // inLanes names a text, and says where its kernel writes rows in the order of lanes.
 func inLanes(s device.Source) string {
 	for _, define := range []string{"NORM_LANES", "MATMUL_LANES", "BLOCK_LANES"} {

@@ -160,11 +160,13 @@ func (v MatVecMany) addConv(c *Case, rows int, a *MatVecManyArguments[*Buffer]) 
 // newCase returns the case of tiled products. A self-test has some rows of two blocks, including the last row of all.
 // at are the rows that are not zeros.
 func (m Matrices) newCase(l *Launch, tile Tile, s Sizes) (c *Case, at []int, x *Buffer, bound Bounds) {
-	c = newCase(s, tile.BM+3, 0)
+	c = newCase(s, min(tile.BM+3, 2*tile.BM), 0)
 	at = every(c.Tokens)
 	if !c.Whole {
 		_, vectors := tile.dimensions()
-		at, l.Groups[vectors] = []int{0, 5, tile.BM/2 + 2, tile.BM - 1, tile.BM + 2}, 2
+		if l.Groups[vectors] = 2; tile.BM >= 8 {
+			at = []int{0, 5, tile.BM/2 + 2, tile.BM - 1, tile.BM + 2}
+		}
 	}
 	d, bound := m.tiled()
 	if m.Packed > 0 {
@@ -207,15 +209,21 @@ func (m Matrices) tiled() (DType, Bounds) {
 }
 
 // few shrinks the grid of a product with n columns, unless the case is whole, to two blocks of each columns along a
-// dimension, or as many as whole blocks in the order of lanes take. It returns the number of columns that are computed.
-func (m Matrices) few(c *Case, l *Launch, dimension, n, each int) int {
+// dimension, or as many as whole blocks in the order of lanes take. It returns the number of columns that are compared
+// and the number of those that are computed.
+func (m Matrices) few(c *Case, l *Launch, dimension, n, each int) (columns, computed int) {
 	least := each + 1
 	if m.Lanes {
-		for least = 2 * each; least%packedColumns != 0; {
+		for least = max(2*each, packedColumns); least%packedColumns != 0; {
 			least += each
 		}
 	}
-	return c.fewAlong(l, dimension, least, n, each)
+	columns = c.fewAlong(l, dimension, least, n, each)
+	computed = columns
+	if m.Lanes {
+		columns -= columns % packedColumns
+	}
+	return columns, computed
 }
 
 // result adds a buffer for n results of a tiled product and returns their bounds: doubled where a result depends on two
@@ -232,8 +240,9 @@ func (m MatMul) newCase(l Launch, tile Tile, s Sizes) *Case {
 	c, at, x, bound := m.Matrices.newCase(&l, tile, s)
 	few := m
 	columns, _ := tile.dimensions()
-	few.N = m.few(c, &l, columns, m.N, tile.BN)
-	w, weight := c.weight(m.Format, few.N, m.K, few.N)
+	n, computed := m.few(c, &l, columns, m.N, tile.BN)
+	few.N = n
+	w, weight := c.weight(m.Format, few.N, m.K, computed)
 	extra := c.extra(m.Epilogue, at, c.Tokens, few.N, m.N)
 	y, bound := m.result(c, c.Tokens*m.N, 1, bound)
 	c.run(l, MatMulArguments[*Buffer]{W: weight, X: x, Extra: extra, Y: y, Step: c.step()})
@@ -247,9 +256,10 @@ func (m MatMulGLU) newCase(l Launch, tile Tile, s Sizes) *Case {
 	c, at, x, bound := m.Matrices.newCase(&l, tile, s)
 	few := m
 	columns, _ := tile.dimensions()
-	few.N = m.few(c, &l, columns, m.N, tile.BN/2)
-	gate, gates := c.weight(m.Format, few.N, m.K, few.N)
-	up, ups := c.weight(m.Format, few.N, m.K, few.N)
+	n, computed := m.few(c, &l, columns, m.N, tile.BN/2)
+	few.N = n
+	gate, gates := c.weight(m.Format, few.N, m.K, computed)
+	up, ups := c.weight(m.Format, few.N, m.K, computed)
 	y, bound := m.result(c, c.Tokens*m.N, 2, bound)
 	c.run(l, MatMulGLUArguments[*Buffer]{W0: gates, W1: ups, X: x, Y: y, Step: c.step()})
 	c.reference = func() { few.Reference(gate(), up(), x.Values(), c.wantAmong(y, bound, at, c.Tokens, few.N, m.N)) }

@@ -7,15 +7,18 @@ import (
 
 // Tile is how a tiled product is divided: a threadgroup of WM·WN simdgroups makes BM × BN results, of BK columns that
 // stand in threadgroup memory at a time. Where BK is 0 none do: every simdgroup reads the weights that it multiplies,
-// and there are Split simdgroups in the place of one, which share its columns; 0 is 1. Stages and Ahead are of packed
-// vectors only: see matmul_packed.go.
-type Tile struct{ BM, BN, BK, WM, WN, Split, Stages, Ahead int }
+// and there are Split simdgroups in the place of one, which share its columns; 0 is 1. Stages is of packed vectors only,
+// Stream is of streamed weights, Ahead is of both: see matmul_packed.go and matmul_stream.go.
+type Tile struct {
+	BM, BN, BK, WM, WN, Split, Stages, Ahead int
+	Stream                                   Stream
+}
 
 // packed reports whether the vectors are packed.
 func (t Tile) packed() bool { return t.Stages > 0 }
 
 // direct reports whether nothing stands in threadgroup memory.
-func (t Tile) direct() bool { return t.BK == 0 && !t.packed() }
+func (t Tile) direct() bool { return t.BK == 0 && !t.packed() && !t.streamed() }
 
 // split is the number of simdgroups that share columns.
 func (t Tile) split() int { return max(t.Split, 1) }
@@ -30,7 +33,12 @@ func (t Tile) dimensions() (columns, vectors int) {
 	return 0, 1
 }
 
-func (t Tile) threads() int { return t.WM * t.WN * t.split() * 32 }
+func (t Tile) threads() int {
+	if t.streamed() {
+		return (t.Stream.Simdgroups + 1) * 32
+	}
+	return t.WM * t.WN * t.split() * 32
+}
 
 // Near is true: tiles are few, and differ in several respects at once.
 func (t Tile) Near(Tile) bool { return true }
@@ -77,7 +85,7 @@ func (m Matrices) tiles(machine Machine, planes, n, rows int) []Tile {
 	case 0:
 		return m.stagedTiles(machine.Target, rows)
 	case InLanes:
-		return m.directTiles(machine, planes*n, rows)
+		return append(m.streamTiles(machine, planes, n, rows), m.directTiles(machine, planes*n, rows)...)
 	}
 	return m.packedTiles(machine, planes, n)
 }
@@ -134,6 +142,8 @@ func (m MatMulGLU) Launch(t Tile, tokens int) (Launch, error) {
 func (m Matrices) launch(t Tile, does string, planes, n, tokens int, more []Define) (Launch, error) {
 	file, check := "matmul", m.checkTile
 	switch {
+	case t.streamed():
+		file, check = "matmul_stream", func(t Tile) error { return m.checkStreamed(t, planes, n) }
 	case t.packed() || m.Packed > InLanes:
 		file, check = "matmul_packed", func(t Tile) error { return m.checkPacked(t, planes) }
 	case t.direct():
@@ -153,14 +163,22 @@ func (m Matrices) launch(t Tile, does string, planes, n, tokens int, more []Defi
 		}
 		more = append(more, define("MATMUL_LANES", 1)...)
 	}
+	l := m.divided(t, planes, n, tokens)
+	l.File, l.Kernel = file, file+does
+	l.Defines = append(append(l.Defines, define("MATMUL_N", n, "MATMUL_OUT", out)...), more...)
+	return l, nil
+}
+
+// divided is the grid of a product, and the definitions of its tile.
+func (m Matrices) divided(t Tile, planes, n, tokens int) Launch {
+	if t.streamed() {
+		return m.launchStreamed(t, planes, n, tokens)
+	}
 	groups := [3]int{1, 1, 1}
 	columns, vectors := t.dimensions()
 	groups[columns], groups[vectors] = ceil(n*planes, t.BN), ceil(tokens, t.BM)
-	return Launch{
-		File: file, Kernel: file + does,
-		Defines: append(append(m.tileDefines(t, planes), define("MATMUL_N", n, "MATMUL_OUT", out)...), more...),
-		Groups:  groups, Threads: [3]int{t.threads(), 1, 1}, Memory: m.transferMemory(t),
-	}, nil
+	return Launch{Defines: m.tileDefines(t, planes), Groups: groups, Threads: [3]int{t.threads(), 1, 1},
+		Memory: m.transferMemory(t)}
 }
 
 // tileDefines are the definitions of a tile of a product of planes weights.
