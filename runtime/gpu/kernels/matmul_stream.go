@@ -47,8 +47,8 @@ func (m Matrices) streamTiles(machine Machine, planes, n, rows int) (out []Tile)
 	return out
 }
 
-// streamColumns returns the number of columns of a stage, which the simdgroups divide evenly: all, or the largest number
-// that is not too large for a stage; 0 where there is none.
+// streamColumns returns the number of columns of a stage, which the simdgroups divide evenly: all, or the largest
+// number that is not too large for a stage; 0 where there is none.
 func (m Matrices) streamColumns(simdgroups int) (columns int) {
 	each, bytes := packedColumns*simdgroups, func(columns int) int { return 16 * columns * m.Bits / 8 }
 	if m.K%each == 0 && bytes(m.K) <= wholeStage {
@@ -80,7 +80,8 @@ func (m Matrices) streamMemory(t Tile, planes, n int) int {
 	return s.Stages*s.stage() + ceil(s.shelves(), 128)*128 + t.BM*(m.K*2+64) + sums
 }
 
-// checkStreamed returns an error where a product of planes weights of n rows each cannot be divided into a streamed tile.
+// checkStreamed returns an error where a product of planes weights of n rows each cannot be divided into a streamed
+// tile.
 func (m Matrices) checkStreamed(t Tile, planes, n int) error {
 	switch {
 	case m.Packed != InLanes || m.Exact || m.F32 || m.Floats || m.Group != 64 || m.Bits > 8:
