@@ -78,10 +78,11 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	if err != nil { // --device auto takes another engine then
 		return nil, fmt.Errorf("--device %s: %w", e.Device, err)
 	}
+	weights := newUploads(d, m)
 	control := passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR}
 	entries, callRows, err := e.fused(m, d.Info().Memory, o, control)
 	if err != nil {
-		if err := d.Close(); err != nil {
+		if err := errors.Join(weights.close(), d.Close()); err != nil {
 			return nil, err
 		}
 		warn(fmt.Sprintf("this runs on the reference engine, slowly: %v", err))
@@ -89,12 +90,12 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	}
 	constants, err := plan.NewConstants(entries, o.Precision)
 	if err != nil {
-		return nil, errors.Join(err, d.Close())
+		return nil, errors.Join(err, weights.close(), d.Close())
 	}
 	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m,
 		fused: entries[0], entries: entries, callRows: callRows,
 		precision: o.Precision, observe: o.Observe, exact: o.Exact, control: control, warn: warn,
-		constants: constants, weights: map[plan.WeightKey]*weight{},
+		constants: constants, uploads: weights, weights: map[plan.WeightKey]*weight{},
 		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{},
 		products: map[device.Product]device.Kernel{}}
 	if e.Tune != nil && !o.NoTune && !o.Deterministic { // with Deterministic, results must not depend on measured times
@@ -158,6 +159,7 @@ type executable struct {
 	entries       []*ir.Module // all entries after fusion, the main one first
 	callRows      int          // the rows of the longest call, 0 where the module says it
 	constants     *plan.Constants
+	uploads       *uploads // nil where weights are not copied ahead
 	precision     eval.Precision
 	exact         bool
 	control       passes.Control // which passes of the device's table run
@@ -214,12 +216,15 @@ func (x *executable) Close() error {
 	for _, m := range x.buffers {
 		err = errors.Join(err, m.Close())
 	}
-	return errors.Join(err, x.device.Close())
+	return errors.Join(err, x.uploads.close(), x.device.Close())
 }
 
 // wrap makes memory of the host readable for kernels without a copy. It returns nil where the device cannot do that.
 func (x *executable) wrap(p []byte) *slot {
-	m, err := x.device.Wrap(p)
+	m, ahead, err := x.uploads.of(p)
+	if !ahead {
+		m, err = x.device.Wrap(p)
+	}
 	return x.hold(m, len(p), err)
 }
 

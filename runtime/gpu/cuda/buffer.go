@@ -17,9 +17,11 @@ type buffer struct {
 	address uintptr
 	size    int
 	wrapped bool
-	host    pinned // where it is the host's, which has the same address on the GPU
-	awaited int    // the offset of the word of it that tells when it is written, or -1: see await
-	pending bool   // a launch that writes to the buffer may still run: nobody has waited for it
+	// borrowed says that the memory is a part of an upload's: see upload.go.
+	borrowed bool
+	host     pinned // where it is the host's, which has the same address on the GPU
+	awaited  int    // the offset of the word of it that tells when it is written, or -1: see await
+	pending  bool   // a launch that writes to the buffer may still run: nobody has waited for it
 }
 
 func (d *gpu) NewBuffer(size int) (device.Buffer, error) {
@@ -184,7 +186,9 @@ func (b *buffer) Close() error {
 		return nil
 	}
 	address := b.address
-	b.address = 0
+	if b.address = 0; b.borrowed {
+		return nil
+	}
 	if b.host.bytes != nil {
 		return b.device.do(func() error { return b.host.close(b.device) })
 	}

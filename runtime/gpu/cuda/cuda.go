@@ -32,6 +32,7 @@ type gpu struct {
 	small    ring
 	beside   beside
 	large    staging
+	slab     int // bytes, see uploadSlab
 
 	products    sync.Mutex // guards what follows
 	multiplier  *cublas
@@ -45,7 +46,7 @@ func Open(options Options) (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &gpu{driver: driver}
+	d := &gpu{driver: driver, slab: uploadSlab}
 	var count int32
 	if err := d.call("cuDeviceGetCount", uintptr(unsafe.Pointer(&count))); err != nil {
 		return nil, err

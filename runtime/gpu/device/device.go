@@ -69,6 +69,23 @@ type HostWriter interface {
 	NewHostBuffer(size int) (Buffer, error)
 }
 
+// Uploader is implemented by devices that have memory of their own, for which Wrap copies.
+type Uploader interface {
+	// Upload begins to copy parts of memory that is only read, such as parts of a mapped file, in about their order, by
+	// several threads. They must stay as they are until the upload is closed. It returns when memory of the device is
+	// allocated.
+	Upload(parts [][]byte) (Upload, error)
+}
+
+// Upload is a copy to the device that is under way.
+type Upload interface {
+	// Buffer waits until a part is on the device, and returns its buffer: one as Wrap returns, which lives until Close.
+	// It is an error if the part could not be copied.
+	Buffer(part int) (Buffer, error)
+	// Close ends the copies under way and frees the memory of all parts.
+	Close() error
+}
+
 // Buffer is memory of a device.
 type Buffer interface {
 	// Size in bytes.

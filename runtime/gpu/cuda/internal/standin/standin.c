@@ -8,6 +8,7 @@
 // host that forgot a wait or an edge, or that uses pinned memory again too soon, gives wrong results.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -98,10 +99,16 @@ int standin_programmatic(void) { return programmatic; }
 const char* standin_complaints(void) { return complaint; }
 void standin_reset(void) { complaint[0] = 0, complaints = 0, failed = 0, programmatic = 0, live = 0; }
 
-#define NEEDS_CONTEXT          \
-  if (!current) {              \
-    return INVALID_CONTEXT;    \
-  }                            \
+// Threads of the host take turns: a call that needs the context has the stand-in to itself until it returns.
+static pthread_mutex_t turn = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static int take_turn(void) { return pthread_mutex_lock(&turn); }
+static void end_turn(const int* taken) { (void)taken, pthread_mutex_unlock(&turn); }
+
+#define NEEDS_CONTEXT                                                         \
+  __attribute__((cleanup(end_turn), unused)) const int its_turn = take_turn(); \
+  if (!current) {                                                             \
+    return INVALID_CONTEXT;                                                   \
+  }                                                                           \
   if (failed) return failed
 
 // -- devices and contexts --------------------------------------------------------------------------------------

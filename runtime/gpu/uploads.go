@@ -1,0 +1,91 @@
+package gpu
+
+import (
+	"unsafe"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+)
+
+// uploads are the quantized weights of a program on their way to a device that has memory of its own. They set out when
+// the device is open, so that fusing, lowering and compiling need no time of their own.
+type uploads struct {
+	upload device.Upload
+	parts  map[*byte]int // the number of a part, by its first byte
+	sizes  []int
+}
+
+// newUploads begins to copy the quantized weights of a program. It returns nil where the device shares the host's
+// memory, or there are none. Where the copy cannot begin, weights are copied one by one when a plan needs them, which
+// then says why that fails.
+func newUploads(d device.Device, m *ir.Module) *uploads {
+	x, ok := d.(device.Uploader)
+	if !ok {
+		return nil
+	}
+	u := &uploads{parts: map[*byte]int{}}
+	var parts [][]byte
+	for _, c := range quantizedConstants(m) {
+		p, err := eval.ConstantBytes(c)
+		if err != nil || len(p) == 0 {
+			continue
+		}
+		if _, known := u.parts[unsafe.SliceData(p)]; !known {
+			u.parts[unsafe.SliceData(p)] = len(parts)
+			parts, u.sizes = append(parts, p), append(u.sizes, len(p))
+		}
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	var err error
+	if u.upload, err = x.Upload(parts); err != nil {
+		return nil
+	}
+	return u
+}
+
+// quantizedConstants returns the packed codes of quantized weights with their scales and biases in bf16, in the order
+// in which operations use them. Kernels read these as the file stores them.
+func quantizedConstants(m *ir.Module) (out []*ir.Constant) {
+	for _, f := range m.Entries() {
+		f.Body.Walk(func(op *ir.Op) {
+			codes := false
+			for i := range op.Args {
+				for _, a := range op.Args[i] {
+					if a.Kind != ir.ValueArg || a.Value.Constant == nil || a.Value.Constant.Data == nil {
+						continue
+					}
+					d := a.Value.Constant.Data.DType()
+					codes = codes || d == ir.U32
+					if codes && (d == ir.U32 || d == ir.BF16) {
+						out = append(out, a.Value.Constant)
+					}
+				}
+			}
+		})
+	}
+	return out
+}
+
+// of returns the buffer of memory that is on its way, when it has arrived; false for other memory.
+func (u *uploads) of(p []byte) (device.Buffer, bool, error) {
+	if u == nil {
+		return nil, false, nil
+	}
+	i, ok := u.parts[unsafe.SliceData(p)]
+	if !ok || u.sizes[i] != len(p) {
+		return nil, false, nil
+	}
+	b, err := u.upload.Buffer(i)
+	return b, true, err
+}
+
+// close frees the memory.
+func (u *uploads) close() error {
+	if u == nil {
+		return nil
+	}
+	return u.upload.Close()
+}
