@@ -24,6 +24,8 @@ type Options struct {
 	// NoTune keeps the default launch of every kernel. Otherwise an engine may measure once per machine which variant
 	// is the fastest.
 	NoTune bool
+	// TuneLater puts those measurements off until Tune is called ([Tunable]): calls take what is known already.
+	TuneLater bool
 	// DisablePasses names passes of the runtime's table that are not run, to measure what they gain; see Lowerer.
 	DisablePasses []string
 	// VerifyIR runs the verifier after every pass of that table, not only at the end.
@@ -134,6 +136,14 @@ type Stateful interface {
 	// Restore sets every buffer. If a buffer is missing, unknown or of another shape, Restore returns an error and
 	// changes nothing.
 	Restore(states []State) error
+}
+
+// Tunable is implemented by instances that measure which variants of kernels are the fastest. Those of [Compile] all
+// are; where there is nothing to measure, Tune does nothing.
+type Tunable interface {
+	// Tune measures what Options.TuneLater put off, for the calls that were made so far. It takes seconds, once per
+	// machine; it ends early, between two calls' plans, when the context ends. The state of the instance stays as it is.
+	Tune(ctx context.Context) error
 }
 
 // Units is an instance whose buffers can be read and written in part: some indices of an axis. It is for those of

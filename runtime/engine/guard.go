@@ -135,6 +135,15 @@ func (x guardedInstance) Reset() (err error) {
 	return x.inner.Reset()
 }
 
+// Tune implements Tunable for every instance.
+func (x guardedInstance) Tune(ctx context.Context) (err error) {
+	defer fault.Recover(x.name+": tuning", &err)
+	if t, ok := x.inner.(Tunable); ok {
+		return t.Tune(ctx)
+	}
+	return nil
+}
+
 func (x guardedInstance) Close() (err error) {
 	defer fault.Recover(x.name+": closing", &err)
 	return x.inner.Close()

@@ -100,6 +100,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		products: map[device.Product]device.Kernel{}}
 	if e.Tune != nil && !o.NoTune && !o.Deterministic { // with Deterministic, results must not depend on measured times
 		x.tuner, x.choices = tune.New(d, *e.Tune, warn), map[string]kernels.Launch{}
+		x.tuneLater = o.TuneLater
 	}
 	if e.SelfTest != nil {
 		x.selfTests = selfTests{selftest.New(d, tune.Identity(d.Info()), *e.SelfTest),
@@ -166,8 +167,9 @@ type executable struct {
 	warn          func(string)
 	observe       func(*engine.Step) // nil for nobody
 
-	tuner   *tune.Tuner               // nil for none
-	choices map[string]kernels.Launch // of the tuner, by the Key of the default launch that they replace
+	tuner     *tune.Tuner               // nil for none
+	tuneLater bool                      // calls measure nothing: Tune does
+	choices   map[string]kernels.Launch // of the tuner, by the Key of the default launch that they replace
 
 	selfTests selfTests
 
@@ -221,10 +223,7 @@ func (x *executable) Close() error {
 
 // wrap makes memory of the host readable for kernels without a copy. It returns nil where the device cannot do that.
 func (x *executable) wrap(p []byte) *slot {
-	m, ahead, err := x.uploads.of(p)
-	if !ahead {
-		m, err = x.device.Wrap(p)
-	}
+	m, err := x.device.Wrap(p)
 	return x.hold(m, len(p), err)
 }
 

@@ -27,6 +27,7 @@ type instance struct {
 	twofold bool            // states are double-buffered
 	pending *pending        // the call that was submitted early, or nil: see pipelining.go
 	ctx     context.Context // the context of the running call
+	tuning  bool            // Tune is running
 	// buffers are freed by Close.
 	buffers []device.Buffer
 }

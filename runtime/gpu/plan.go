@@ -29,6 +29,7 @@ type boundPlan struct {
 	results    device.Buffer // where results of a few bytes lie; nil if in the arena
 	pipelining *pipelining   // nil where calls cannot be pipelined
 	programs   [2][]segment  // of each turn
+	untuned    bool          // its products are to be measured: see instance.Tune
 }
 
 // binder makes a plan from a lowered module, operation by operation.

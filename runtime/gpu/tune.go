@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -123,6 +125,10 @@ func (x *instance) tune(p *boundPlan) error {
 		open = append(open, t)
 		todo = append(todo, tune.Product{Variants: t.variants(), Bytes: t.bytes, Runs: runs})
 	}
+	if len(open) > 0 && x.exe.tuneLater && !x.tuning {
+		p.untuned = true
+		return nil
+	}
 	if len(open) > 0 {
 		for _, t := range products {
 			r.add(t.steps)
@@ -146,6 +152,30 @@ func (x *instance) tune(p *boundPlan) error {
 	}
 	for i := range p.steps {
 		p.steps[i].variants = nil // a plan is tuned once, so they are no longer needed
+	}
+	return nil
+}
+
+// Tune measures the products of plans that calls have run with kernels that were not measured: see engine.Tunable.
+func (x *instance) Tune(ctx context.Context) error {
+	x.exe.timeline.Lock()
+	defer x.exe.timeline.Unlock()
+	if err := x.dropPending(); err != nil {
+		return err
+	}
+	x.tuning = true
+	defer func() { x.tuning = false }()
+	for _, p := range x.allPlans() { // of each entry the one that was used last, that of a token, comes first
+		if !p.untuned {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p.untuned = false
+		if err := errors.Join(x.exe.device.Wait(), p.forget(), x.tune(p)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

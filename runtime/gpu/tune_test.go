@@ -78,6 +78,48 @@ func TestTune(t *testing.T) {
 		plan(engine.Options{Precision: eval.FP32, NoTune: true}))
 }
 
+// TestTuneLater: calls measure nothing, Tune measures what they ran, once, and changes neither the state nor the results.
+func TestTuneLater(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the tuner of a whole model on the emulator")
+	}
+	t.Parallel()
+	e := emulated(t).(gpu.Engine)
+	m := fusetest.Load(t, "etc-qwen35moe-chat-sample")
+	calls := []int{5, 1, 1}
+	want := runCalls(t, m, compile(t, e, m, engine.Options{Precision: eval.FP32}), calls)
+	var clock stopwatch
+	recorded := 0
+	var notes []string
+	x, err := gpu.Engine{Device: e.Device, Open: func() (device.Device, error) {
+		d, err := e.Open()
+		return timed{d, &clock, &recorded}, err
+	}, Tune: &tune.Options{Dir: t.TempDir(), Clock: clock.time, Budget: time.Hour, Least: 150 << 10}}.Compile(m,
+		engine.Options{Precision: eval.FP32, TuneLater: true, Warn: func(text string) { notes = append(notes, text) }})
+	require.NoError(t, err)
+	i, err := x.NewInstance()
+	require.NoError(t, err)
+	for round := range 2 {
+		require.NoError(t, i.Reset())
+		requireClose(t, want, runCalls(t, m, i, calls), 1e-4)
+		if round == 0 {
+			require.Empty(t, notes)
+			require.Zero(t, recorded)
+		}
+		state, err := i.(engine.Stateful).Snapshot()
+		require.NoError(t, err)
+		before := recorded
+		require.NoError(t, i.(engine.Tunable).Tune(t.Context()))
+		require.Equal(t, round == 0, recorded > before, "the second time there is nothing to measure")
+		require.NotEmpty(t, notes)
+		after, err := i.(engine.Stateful).Snapshot()
+		require.NoError(t, err)
+		require.Equal(t, state, after)
+	}
+	require.NoError(t, i.Close())
+	require.NoError(t, x.Close())
+}
+
 // TestTuneUnsound: what is fast and wrong is not chosen, and nobody is bothered.
 func TestTuneUnsound(t *testing.T) {
 	if testing.Short() {

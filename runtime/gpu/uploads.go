@@ -4,7 +4,6 @@ import (
 	"unsafe"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
@@ -12,7 +11,7 @@ import (
 // the device is open, so that fusing, lowering and compiling need no time of their own.
 type uploads struct {
 	upload device.Upload
-	parts  map[*byte]int // the number of a part, by its first byte
+	parts  map[*ir.Constant]int // the number of a constant's part
 	sizes  []int
 }
 
@@ -24,17 +23,25 @@ func newUploads(d device.Device, m *ir.Module) *uploads {
 	if !ok {
 		return nil
 	}
-	u := &uploads{parts: map[*byte]int{}}
+	u := &uploads{parts: map[*ir.Constant]int{}}
 	var parts [][]byte
+	at := map[*byte]int{} // constants may lie in the same place of a file
 	for _, c := range quantizedConstants(m) {
-		p, err := eval.ConstantBytes(c)
-		if err != nil || len(p) == 0 {
+		mapped, ok := c.Data.(interface{ Bytes() []byte })
+		if !ok || len(mapped.Bytes()) == 0 {
 			continue
 		}
-		if _, known := u.parts[unsafe.SliceData(p)]; !known {
-			u.parts[unsafe.SliceData(p)] = len(parts)
-			parts, u.sizes = append(parts, p), append(u.sizes, len(p))
+		p := mapped.Bytes()
+		number, known := at[unsafe.SliceData(p)]
+		if known && u.sizes[number] != len(p) {
+			continue
 		}
+		if !known {
+			number = len(parts)
+			parts, u.sizes = append(parts, p), append(u.sizes, len(p))
+			at[unsafe.SliceData(p)] = number
+		}
+		u.parts[c] = number
 	}
 	if len(parts) == 0 {
 		return nil
@@ -47,7 +54,8 @@ func newUploads(d device.Device, m *ir.Module) *uploads {
 }
 
 // quantizedConstants returns the packed codes of quantized weights with their scales and biases in bf16, in the order
-// in which operations use them. Kernels read these as the file stores them.
+// in which operations use them. Kernels read these as the file stores them. Only those that lie in the memory of a
+// mapped file are copied ahead: others are made when they are asked for.
 func quantizedConstants(m *ir.Module) (out []*ir.Constant) {
 	for _, f := range m.Entries() {
 		f.Body.Walk(func(op *ir.Op) {
@@ -69,17 +77,17 @@ func quantizedConstants(m *ir.Module) (out []*ir.Constant) {
 	return out
 }
 
-// of returns the buffer of memory that is on its way, when it has arrived; false for other memory.
-func (u *uploads) of(p []byte) (device.Buffer, bool, error) {
+// of returns the buffer of a constant that is on its way, when it has arrived, and its size in bytes; false for others.
+func (u *uploads) of(c *ir.Constant) (b device.Buffer, size int, ok bool, err error) {
 	if u == nil {
-		return nil, false, nil
+		return nil, 0, false, nil
 	}
-	i, ok := u.parts[unsafe.SliceData(p)]
-	if !ok || u.sizes[i] != len(p) {
-		return nil, false, nil
+	i, ok := u.parts[c]
+	if !ok {
+		return nil, 0, false, nil
 	}
-	b, err := u.upload.Buffer(i)
-	return b, true, err
+	b, err = u.upload.Buffer(i)
+	return b, u.sizes[i], true, err
 }
 
 // close frees the memory.

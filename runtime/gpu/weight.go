@@ -167,6 +167,9 @@ func (x *executable) stored(v *ir.Value, f format) *slot {
 // wrapped returns a slot over a constant's own memory.
 func (x *executable) wrapped(v *ir.Value) *slot {
 	return x.remembered(memoryKey{value: v, stored: true}, func() *slot {
+		if b, size, ahead, err := x.uploads.of(v.Constant); ahead {
+			return x.hold(b, size, err)
+		}
 		p, err := eval.ConstantBytes(v.Constant)
 		if err != nil || len(p) == 0 {
 			return nil
