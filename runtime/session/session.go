@@ -43,6 +43,15 @@ func (s *Session) Model() *Model { return s.model }
 // Close frees the session's state.
 func (s *Session) Close() error { return s.instance.Close() }
 
+// Tune measures what the engine's option TuneLater put off, for the calls that were made so far: see [engine.Tunable].
+// The session's state stays as it is.
+func (s *Session) Tune(ctx context.Context) error {
+	if t, ok := s.instance.(engine.Tunable); ok {
+		return t.Tune(ctx)
+	}
+	return nil
+}
+
 // Position returns the number of tokens that the session has seen.
 func (s *Session) Position() int { return len(s.tokens) }
 
