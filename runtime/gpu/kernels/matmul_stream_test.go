@@ -58,3 +58,57 @@ func TestMatMulStream(t *testing.T) {
 		})
 	}
 }
+
+// TestMatMulStreamTiles: large weights of 2 to 8 vectors are streamed in whole rows where they fit, unless the vectors
+// leave no room; smaller ones, and those of more vectors, are not.
+func TestMatMulStreamTiles(t *testing.T) {
+	for _, c := range []struct{ rows, n, k, bm, columns int }{
+		{2, 43008, 5376, 2, 5376}, {3, 43008, 5376, 4, 5376}, {8, 43008, 5376, 8, 5376}, {9, 43008, 5376, 0, 0},
+		{4, 5376, 8192, 4, 8192}, {8, 5376, 8192, 0, 0},
+		{2, 5376, 21504, 2, 3072}, {4, 5376, 21504, 0, 0},
+		{2, 8192, 2048, 0, 0}, {2, 248320, 2048, 2, 2048},
+	} {
+		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: c.k, Packed: kernels.InLanes}, N: c.n}
+		first := m.Tiles(hopper, c.rows)[0]
+		if c.bm == 0 {
+			require.Equal(t, kernels.Stream{}, first.Stream, "%v", c)
+			continue
+		}
+		require.Equal(t, []int{c.bm, c.columns}, []int{first.BM, first.Stream.Columns}, "%v: %+v", c, first)
+		l, err := m.Launch(first, c.rows)
+		require.NoError(t, err)
+		require.Equal(t, [3]int{132, 1, 1}, l.Groups)
+		require.LessOrEqual(t, l.Memory, hopper.TransferMemory)
+	}
+}
+
+func TestMatMulStreamRefusals(t *testing.T) {
+	ok := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 512, Packed: kernels.InLanes}, N: 64}
+	tile := kernels.Tile{BM: 8, Ahead: 1, Stream: kernels.Stream{Groups: 2, Simdgroups: 2, Strip: 16, Columns: 512,
+		Stages: 2}}
+	_, err := ok.Launch(tile, 8)
+	require.NoError(t, err)
+	form := "matmul_stream 64×512: tile: streamed weights must be codes of 4 or 8 bits in groups of 64 with scales in " +
+		"bf16, and vectors in the order of lanes (Packed)"
+	for _, c := range []struct {
+		change func(m *kernels.MatMul, t *kernels.Tile)
+		err    string
+	}{
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Packed = 0 }, form},
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Group = 128 }, form},
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.F32 = true }, form},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.BM = 16 },
+			"matmul_stream 64×512: tile: 16 vectors beside streamed weights, want 1 to 8"},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.Ahead = 2 },
+			"matmul_stream 64×512: tile: 2 of 2 stages are copied early, want fewer than all of a ring, and 1 at least"},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.Stream.Resident = true },
+			"matmul_stream 64×512: tile: 1 of 2 stages are copied early, want fewer than all of a ring, and 1 at least"},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.Stream.Strip = 24 },
+			"matmul_stream 64×512: tuning: strips of 24 rows, want a multiple of 16"},
+	} {
+		m, tile := ok, tile
+		c.change(&m, &tile)
+		_, err := m.Launch(tile, 8)
+		require.EqualError(t, err, c.err)
+	}
+}
