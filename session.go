@@ -1,6 +1,7 @@
 package etc
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"math"
@@ -144,6 +145,8 @@ const spareBiases = 16
 
 // compileAlone compiles the program for a state of its own.
 func (s *Session) compileAlone(converses bool) (err error) {
+	options := s.options
+	options.TuneLater = true
 	states := 1
 	if converses {
 		states = 2 // a conversation keeps the state of before its last answer
@@ -154,9 +157,9 @@ func (s *Session) compileAlone(converses bool) (err error) {
 			d.MinP, d.Biases, d.Window = true, max(d.Biases, spareBiases), max(d.Window, s.sampling.LastN)
 		}
 		d.Logits = s.given.Logits != nil
-		s.model, err = session.LoadDraws(s.module, s.engine, s.options, d) // reads no weights
+		s.model, err = session.LoadDraws(s.module, s.engine, options, d) // reads no weights
 	} else {
-		s.model, err = session.Load(s.module, s.engine, s.options)
+		s.model, err = session.Load(s.module, s.engine, options)
 	}
 	if err != nil {
 		return execution.LoadError(s.info.Path, err)
@@ -170,6 +173,17 @@ func (s *Session) compileAlone(converses bool) (err error) {
 		s.model = nil
 	}
 	return err
+}
+
+// Tune measures, once per machine, which kernels of a GPU are the fastest for the answers so far, in up to 15 seconds.
+// Until it has been called, a session that answers alone takes the kernels that are known to be fast elsewhere, so that
+// its first answer begins at once; call it when the first answer has been shown. It does nothing where everything is
+// known, on other devices, and with [Options].NoTune. It ends early with the context's error.
+func (s *Session) Tune(ctx context.Context) error {
+	if s.session == nil {
+		return nil
+	}
+	return s.session.Tune(ctx)
 }
 
 // Close frees the program and its state, and unmaps the file.

@@ -223,7 +223,10 @@ func (c *chatter) ask(ctx context.Context, question string) error {
 	if c.stats {
 		logf(c.log, "%s", statsLine(end, end.Seed))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return tuneAfter(ctx, c.session)
 }
 
 // visible leaves out the control characters that a model could steer a terminal with.

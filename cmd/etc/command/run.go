@@ -169,7 +169,19 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	if err := s.Compile(); err != nil {
 		return f.withFlags(cmd, err)
 	}
-	return answer(ctx, cmd, args, s, &rows, f)
+	if err := answer(ctx, cmd, args, s, &rows, f); err != nil {
+		return err
+	}
+	return tuneAfter(ctx, s)
+}
+
+// tuneAfter has the session measure kernels now that the answer stands there, once per machine. Ctrl-C ends that; the next
+// run measures the rest.
+func tuneAfter(ctx context.Context, s *etc.Session) error {
+	if err := s.Tune(ctx); ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // open opens a program as the library does.
