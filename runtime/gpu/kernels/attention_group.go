@@ -7,8 +7,8 @@ import (
 )
 
 // Attention of a chunk by products of four simdgroups is for devices that have them (Machine.Groups): the kernel
-// attention_group. A threadgroup has 128 rows, or 64 where heads are wider than 256; the rows are the tokens' heads that
-// share keys and values.
+// attention_group. A threadgroup has 128 rows, or 64 where heads are wider than 256. The rows are the heads of its
+// tokens that share keys and values.
 
 const (
 	// groupThreads is the number of threads of a threadgroup.

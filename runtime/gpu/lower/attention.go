@@ -152,9 +152,9 @@ func (g *graph) attends(op *ir.Op) bool {
 		}))
 }
 
-// ByTiles returns the variants of attention by tiles from the first one on whose kernel may be used: where four
-// simdgroups multiply together, that kernel, else the one in which every simdgroup multiplies for itself. launch returns
-// the launch of a variant.
+// ByTiles returns the variants of attention by tiles from the first one on whose kernel may be used: the kernel in
+// which four simdgroups multiply together, where there is one, else that in which each multiplies for itself. launch
+// returns the launch of a variant.
 func (t *Target) ByTiles(variants []kernels.ChunkTuning,
 	launch func(kernels.ChunkTuning) (kernels.Launch, error)) []kernels.ChunkTuning {
 	for i, v := range variants {

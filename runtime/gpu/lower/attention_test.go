@@ -156,8 +156,8 @@ func TestAttentionByTiles(t *testing.T) {
 	}
 }
 
-// TestAttentionTogether: where four simdgroups multiply together, attention by tiles is theirs unless that kernel may not
-// be used.
+// TestAttentionTogether: where four simdgroups multiply together, attention by tiles is theirs, unless that kernel may
+// not be used.
 func TestAttentionTogether(t *testing.T) {
 	a := kernels.Attention{D: 64, Heads: 4, KVHeads: 2, Slots: 64, Scale: 1, Cache: kernels.BF16}
 	launch := func(v kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(20, v) }
