@@ -33,7 +33,8 @@ func TestDocumentsNameWhatIsThere(t *testing.T) {
 	}
 }
 
-// groupRows are the rows of a table whose first cell is a package; groupFiles the files that a row names without a folder.
+// groupRows are the rows of a table whose first cell is a package; groupFiles the files that a row names without a
+// folder.
 var (
 	groupRows  = regexp.MustCompile("(?m)^\\| `([a-z/]+)` \\| (.*) \\|$")
 	groupFiles = regexp.MustCompile("`([A-Za-z0-9_*]+\\.[a-z]+)`")

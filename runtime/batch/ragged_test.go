@@ -291,8 +291,8 @@ type longCalls struct{ cpu.Engine }
 
 func (longCalls) PromptRows() int { return 2048 }
 
-// TestRowsByDefault: calls have the rows that the engine asks for, fewer where windows would take much of the memory, and
-// one for each sequence at least.
+// TestRowsByDefault: calls have the rows that the engine asks for, fewer where windows would take much of the memory,
+// and one for each sequence at least.
 func TestRowsByDefault(t *testing.T) {
 	gemma, qwen := fusetest.Load(t, "etc-gemma4-chat-sample"), fusetest.Load(t, "etc-qwen35moe-chat-sample")
 	for name, c := range map[string]struct {

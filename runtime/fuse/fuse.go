@@ -82,8 +82,8 @@ func Trace(m *ir.Module, after func(pass string, m *ir.Module) error) (*ir.Modul
 // not used: the copy is cleaned after every pass. It has all buffers of m.
 func Run(m *ir.Module, c passes.Control) (*ir.Module, error) { return run(m, Options{}, c) }
 
-// Lengthened is Run for calls that may be longer than the program declares; see [LongCalls]. It also returns the largest
-// number of rows of a call, or 0 where that stays what it was.
+// Lengthened is Run for calls that may be longer than the program declares; see [LongCalls]. It also returns the
+// largest number of rows of a call, or 0 where that stays what it was.
 func Lengthened(m *ir.Module, o LongCalls, c passes.Control) (longer *ir.Module, rows int, err error) {
 	if longer, err = run(m, Options{LongCalls: &o}, c); err != nil {
 		return nil, 0, err

@@ -78,7 +78,8 @@ func TestTune(t *testing.T) {
 		plan(engine.Options{Precision: eval.FP32, NoTune: true}))
 }
 
-// TestTuneLater: calls measure nothing, Tune measures what they ran, once, and changes neither the state nor the results.
+// TestTuneLater: calls measure nothing, Tune measures what they ran, once, and changes neither the state nor the
+// results.
 func TestTuneLater(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the tuner of a whole model on the emulator")

@@ -175,8 +175,8 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	return tuneAfter(ctx, s)
 }
 
-// tuneAfter has the session measure kernels now that the answer stands there, once per machine. Ctrl-C ends that; the next
-// run measures the rest.
+// tuneAfter has the session measure kernels now that the answer stands there, once per machine. Ctrl-C ends that; the
+// next run measures the rest.
 func tuneAfter(ctx context.Context, s *etc.Session) error {
 	if err := s.Tune(ctx); ctx.Err() == nil {
 		return err
@@ -185,7 +185,8 @@ func tuneAfter(ctx context.Context, s *etc.Session) error {
 }
 
 // open opens a program as the library does.
-func (f *runFlags) open(cmd *cobra.Command, path string, p etc.Parameters, options engine.Options) (*etc.Session, error) {
+func (f *runFlags) open(cmd *cobra.Command, path string, p etc.Parameters,
+	options engine.Options) (*etc.Session, error) {
 	o := f.model.library(options)
 	o.Sampler, o.Tokenizer, o.ChatTemplateFile = f.chosenSampler(cmd, p), f.tokenizer, f.template
 	idsOnly := cmd.Flags().Changed("tokens")
