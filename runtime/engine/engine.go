@@ -24,7 +24,8 @@ type Options struct {
 	// NoTune keeps the default launch of every kernel. Otherwise an engine may measure once per machine which variant
 	// is the fastest.
 	NoTune bool
-	// TuneLater puts those measurements off until Tune is called ([Tunable]): calls take what is known already.
+	// TuneLater puts those measurements off until Tune is called ([Tunable]): calls take what is known already. An
+	// engine may still measure before a call where Tune could not do so without a change of the state.
 	TuneLater bool
 	// DisablePasses names passes of the runtime's table that are not run, to measure what they gain; see Lowerer.
 	DisablePasses []string

@@ -125,7 +125,7 @@ func (x *instance) tune(p *boundPlan) error {
 		open = append(open, t)
 		todo = append(todo, tune.Product{Variants: t.variants(), Bytes: t.bytes, Runs: runs})
 	}
-	if len(open) > 0 && x.exe.tuneLater && !x.tuning {
+	if len(open) > 0 && x.exe.tuneLater && !x.tuning && !p.measuredInPools() {
 		p.untuned = true
 		return nil
 	}

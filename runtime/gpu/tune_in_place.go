@@ -35,6 +35,12 @@ type recorded struct {
 // results must not share memory, so that all of them are still there after one run.
 func (p *boundPlan) inPlace() bool { return p.single() && p.apart }
 
+// measuredInPools reports whether measurements of the plan write rows of pools of blocks. Such a plan is measured before
+// its first call, which writes these rows again, and never after it.
+func (p *boundPlan) measuredInPools() bool {
+	return p.inPlace() && slices.ContainsFunc(p.steps, func(s step) bool { return s.op != nil && writesBlocks(s.op) })
+}
+
 // pass records all parts of the plan and runs each of them once.
 func (w *inPlaceBenchmark) pass() error {
 	if err := w.exe.compile(w.plan.steps); err != nil {
