@@ -18,8 +18,11 @@ import (
 func moveRings(states []engine.State, buffers []*ir.Buffer, positions int) []engine.State {
 	out := slices.Clone(states)
 	for i, b := range buffers {
-		rows, _ := b.Type.Shape[min(2, b.Type.Rank()-1)].Const()
-		if t := states[i].Tensor; b.Type.Rank() == 4 && t.Shape[2] != int(rows) {
+		if b.Type.Rank() != 4 {
+			continue
+		}
+		rows, _ := b.Type.Shape[2].Const()
+		if t := states[i].Tensor; t.Shape[2] != int(rows) {
 			out[i].Tensor = moveRing(t, int(rows), positions)
 		}
 	}
