@@ -137,6 +137,7 @@ func (x guardedInstance) Reset() (err error) {
 
 // Tune implements Tunable for every instance.
 func (x guardedInstance) Tune(ctx context.Context) (err error) {
+	fault.Readable()
 	defer fault.Recover(x.name+": tuning", &err)
 	if t, ok := x.inner.(Tunable); ok {
 		return t.Tune(ctx)
