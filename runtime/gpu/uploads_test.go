@@ -23,7 +23,8 @@ type uploader struct {
 	wrapped [][]byte // what Wrap was called with, parts apart
 	closed  int
 	buffers map[int]device.Buffer
-	fail    error
+	refuse  error // of Upload
+	fail    error // of Buffer
 }
 
 func (d *uploader) Wrap(memory []byte) (device.Buffer, error) {
@@ -34,6 +35,9 @@ func (d *uploader) Wrap(memory []byte) (device.Buffer, error) {
 }
 
 func (d *uploader) Upload(parts [][]byte) (device.Upload, error) {
+	if d.refuse != nil {
+		return nil, d.refuse
+	}
 	d.parts, d.buffers = parts, map[int]device.Buffer{}
 	return d, nil
 }
@@ -68,7 +72,8 @@ type mapped struct {
 func (m mapped) Bytes() []byte { return m.bytes }
 
 // TestUploads: quantized weights go to a device that has memory of its own when it is opened, each once, and give the
-// same results. One that cannot be copied is an error of the call.
+// same results. One that cannot be copied is an error of the call. Where the device has no memory for all of them
+// together, they are copied one by one.
 func TestUploads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: whole models on the emulator")
@@ -82,14 +87,27 @@ func TestUploads(t *testing.T) {
 	e := emulated(t).(gpu.Engine)
 	calls := []int{5, 1}
 	want := runCalls(t, m, compile(t, e, m, engine.Options{Precision: eval.FP32}), calls)
-	for _, fail := range []error{nil, errors.New("the file was cut")} {
-		d := &uploader{fail: fail}
+	compileOn := func(d *uploader) engine.Executable {
 		x, err := gpu.Engine{Device: e.Device, Open: func() (device.Device, error) {
 			var err error
 			d.Device, err = e.Open()
 			return d, err
 		}}.Compile(m, engine.Options{Precision: eval.FP32})
 		require.NoError(t, err)
+		return x
+	}
+	full := &uploader{refuse: errors.New("out of memory")}
+	x := compileOn(full)
+	i, err := x.NewInstance()
+	require.NoError(t, err)
+	requireClose(t, want, runCalls(t, m, i, calls), 0)
+	require.NotEmpty(t, full.wrapped)
+	require.NoError(t, i.Close())
+	require.NoError(t, x.Close())
+	require.Equal(t, 1, full.closed)
+	for _, fail := range []error{nil, errors.New("the file was cut")} {
+		d := &uploader{fail: fail}
+		x := compileOn(d)
 		require.NotEmpty(t, d.parts)
 		i, err := x.NewInstance()
 		require.NoError(t, err)
