@@ -112,9 +112,9 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	return x, nil
 }
 
-// fused fuses every entry of a module. Where the options allow it, a module of one entry is made to take long calls;
-// the number is that of the rows of the longest one. The state may grow by an eighth of what the device's memory has
-// left beside weights and state.
+// fused fuses every entry of a module. Where the options allow it, a module of one entry is made to take long calls.
+// For that the state may grow by an eighth of the device's memory that weights and state leave free. fused also returns
+// the number of rows of the longest call, or 0 where that stays what the module declares.
 func (e Engine) fused(m *ir.Module, memory int64, o engine.Options, c passes.Control) ([]*ir.Module, int, error) {
 	entries, rows := make([]*ir.Module, 1), 0
 	var err error

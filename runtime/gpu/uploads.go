@@ -7,8 +7,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
-// uploads are the quantized weights of a program on their way to a device that has memory of its own. They set out when
-// the device is open, so that fusing, lowering and compiling need no time of their own.
+// uploads is the copy of a program's quantized weights to a device that has memory of its own. It begins as soon as the
+// device is open and goes on while the program is fused, lowered and compiled.
 type uploads struct {
 	upload device.Upload
 	parts  map[*ir.Constant]int // the number of a constant's part
@@ -16,8 +16,8 @@ type uploads struct {
 }
 
 // newUploads begins to copy the quantized weights of a program. It returns nil where the device shares the host's
-// memory, or there are none. Where the copy cannot begin, weights are copied one by one when a plan needs them, which
-// then says why that fails.
+// memory, or where there are no such weights. It also returns nil where the copy cannot begin, as when the device has
+// no memory for all of them. Then each weight is copied when a plan needs it, and an error is that plan's.
 func newUploads(d device.Device, m *ir.Module) *uploads {
 	x, ok := d.(device.Uploader)
 	if !ok {
@@ -25,7 +25,7 @@ func newUploads(d device.Device, m *ir.Module) *uploads {
 	}
 	u := &uploads{parts: map[*ir.Constant]int{}}
 	var parts [][]byte
-	at := map[*byte]int{} // constants may lie in the same place of a file
+	at := map[*byte]int{} // the number of the part at an address: constants may share bytes of a file
 	for _, c := range quantizedConstants(m) {
 		mapped, ok := c.Data.(interface{ Bytes() []byte })
 		if !ok || len(mapped.Bytes()) == 0 {
@@ -34,7 +34,7 @@ func newUploads(d device.Device, m *ir.Module) *uploads {
 		p := mapped.Bytes()
 		number, known := at[unsafe.SliceData(p)]
 		if known && u.sizes[number] != len(p) {
-			continue
+			continue // it begins where another part does, but ends elsewhere: copied when a plan needs it
 		}
 		if !known {
 			number = len(parts)
@@ -77,7 +77,8 @@ func quantizedConstants(m *ir.Module) (out []*ir.Constant) {
 	return out
 }
 
-// of returns the buffer of a constant that is on its way, when it has arrived, and its size in bytes; false for others.
+// of waits until a constant is on the device, and returns its buffer and its size in bytes. ok is false for a constant
+// that is no part of the copy.
 func (u *uploads) of(c *ir.Constant) (b device.Buffer, size int, ok bool, err error) {
 	if u == nil {
 		return nil, 0, false, nil
@@ -90,7 +91,7 @@ func (u *uploads) of(c *ir.Constant) (b device.Buffer, size int, ok bool, err er
 	return b, u.sizes[i], true, err
 }
 
-// close frees the memory.
+// close ends the copy and frees the memory of all weights. No kernel may read them any more.
 func (u *uploads) close() error {
 	if u == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// uploadSlab is the size in bytes of the allocations that the parts of an upload lie in: few allocations are made,
-	// and given up, in less time than one for each part. gpu.slab has it, so that tests may choose another.
+	// uploadSlab is the size in bytes of a slab, an allocation that several parts of an upload lie in. To make and free
+	// a few slabs takes less time than to make and free an allocation for each part. Tests set gpu.slab to another size.
 	uploadSlab = 1 << 30
 	// uploadAlign is the multiple in bytes at which a part begins in a slab.
 	uploadAlign = 256
@@ -27,8 +27,9 @@ const (
 	uploadWorkers = 12
 )
 
-// upload is device.Upload. Workers take the pieces of all parts in order. Each has a stream and memory of its own: it
-// copies a piece to its memory, has the device fetch that, and goes on with the next piece meanwhile.
+// upload is a device.Upload. The parts are divided into pieces, which several workers take in order. A worker has a
+// stream and pinned memory of its own. It copies a piece to the pinned memory and starts the transfer to the device.
+// While that runs, it copies the next piece.
 type upload struct {
 	device  *gpu
 	parts   []uploadPart
@@ -42,9 +43,9 @@ type upload struct {
 type uploadPart struct {
 	from   []byte
 	buffer *buffer
-	first  int          // the number of its first piece
-	left   atomic.Int64 // pieces that are not on the device yet; negative where one could not be copied
-	done   chan struct{}
+	first  int           // the number of its first piece
+	left   atomic.Int64  // pieces that are not on the device yet; negative after fail, which has set err
+	done   chan struct{} // closed when left is 0 or negative
 	err    atomic.Pointer[error]
 }
 
@@ -129,7 +130,7 @@ func (u *upload) work() error {
 	})
 }
 
-// piece returns the part that a piece belongs to, and where the piece begins in it; false behind the last one.
+// piece returns the part that a piece belongs to, and where the piece begins in it; more is false after the last one.
 func (u *upload) piece(number int) (part *uploadPart, at int, more bool) {
 	low, high := 0, len(u.parts) // the last part that begins at the piece or before it
 	for high-low > 1 {
