@@ -16,9 +16,9 @@ extern "C" __global__ void __launch_bounds__(ATT_SIMDGROUPS * 32) block_attentio
 extern "C" __attribute__((visibility("default"))) void block_attention_merge_entry(void* const* a) {
   block_attention_merge((device const float*)a[0], (device const float2*)a[1], (device const int*)a[2], (device const int*)a[3], (device const float*)a[4], (device BLOCK_OUT_T*)a[5], (device const int*)a[6], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(block_attention_merge, ATT_D, 7)
+PORT_ENTRY(block_attention_merge, BLOCK_MERGERS, 7)
 #else
-extern "C" __global__ void __launch_bounds__(ATT_D) block_attention_merge_entry(device const float* part, device const float2* ml, device const int* positions, device const int* sequences, device const float* gate, device BLOCK_OUT_T* out, device const int* step) {
+extern "C" __global__ void __launch_bounds__(BLOCK_MERGERS) block_attention_merge_entry(device const float* part, device const float2* ml, device const int* positions, device const int* sequences, device const float* gate, device BLOCK_OUT_T* out, device const int* step) {
   block_attention_merge(part, ml, positions, sequences, gate, out, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
 #endif

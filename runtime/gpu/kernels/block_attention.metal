@@ -30,6 +30,9 @@
 #ifndef BLOCK_LAST
 #define BLOCK_LAST 0      // 1: the last threadgroup of some heads and rows to finish merges their parts; 0: block_attention_merge does
 #endif
+#ifndef BLOCK_MERGERS
+#define BLOCK_MERGERS 128 // threads of block_attention_merge
+#endif
 #define BLOCK_MOST 16     // rows that share what they read, at most
 #define BLOCK_STRIDE (ATT_SIMDGROUPS * ATT_TOKENS)
 
@@ -80,8 +83,7 @@ inline bool block_follows(device const int* positions, device const int* sequenc
 // The place of an element of a row in out.
 inline long block_place(int t, int column) { return long(t) * (ATT_HEADS * ATT_D) + (BLOCK_LANES ? lanes_place(column) : column); }
 
-#if BLOCK_LAST
-#define BLOCK_AT_ONCE 8   // parts that are read at a time
+#define BLOCK_AT_ONCE (ATT_BLOCKS < 8 ? ATT_BLOCKS : 8)  // parts that are read at a time
 
 // Writes four elements, from d on, of a head of row t, which is at a position: the parts' sums and their gate. part, ml, gate and out are the
 // kernel's.
@@ -120,7 +122,82 @@ inline void block_join(device const float* part, device const float2* ml, device
     out[block_place(t, head * ATT_D + d + j)] = BLOCK_OUT_T(v);
   }
 }
-#endif
+
+// What a threadgroup of block_attention_part works on: the heads head0 on of taken rows from row0 on, at positions from position on, in
+// part number, whose positions are begin to end - 1.
+struct block_work {
+  int head0, row0, taken, position, number, begin, end;
+};
+
+// Computes block_attention_part for at most ROWS rows. blocks is the row of the table of the sequence, pool the first row of the pool's
+// unit 0 for the head.
+template <int ROWS>
+inline void block_rows(thread const block_work& of, device const float* q, device const ATT_T* keys, device const ATT_T* values, device const int* blocks, long pool,
+                       device float* part, device float2* ml, int sg, uint lane, threadgroup float* sh_o, threadgroup float* sh_m, threadgroup float* sh_l) {
+  constexpr int QUERIES = ATT_H * ROWS, SCORES = QUERIES * ATT_TOKENS;
+  // query r is head0 + r % H of row0 + r / H
+  float qv[QUERIES * ATT_EACH];
+  UNROLL for (int r = 0; r < QUERIES; r++) {
+    device const float* from = q + long(of.row0 + min(r / ATT_H, of.taken - 1)) * BLOCK_Q_TOKEN + (of.head0 + r % ATT_H) * BLOCK_Q_HEAD + lane * ATT_VEC;
+    UNROLL for (int i = 0; i < ATT_EACH; i++) qv[r * ATT_EACH + i] = from[i / ATT_VEC * (32 * ATT_VEC) + i % ATT_VEC] * ATT_SCALE;
+  }
+  // the number of the lane's query, and its key's number within the group of keys
+  const int mine = int(lane) % SCORES;
+  const int at = of.position + min(mine / ATT_TOKENS / ATT_H, of.taken - 1);
+  const int first = max(block_low(at), of.begin);
+  const int last = min(at + 1, of.end);
+
+  float o[QUERIES * ATT_EACH];
+  UNROLL for (int r = 0; r < QUERIES; r++) {
+    UNROLL for (int i = 0; i < ATT_EACH; i++) o[r * ATT_EACH + i] = 0.0f;
+  }
+  float m = -1e30f;  // the largest score of the lane's query, in units of log2
+  float l = 0.0f;    // the weights of the lane's query and place
+
+  for (int t = of.begin / BLOCK_STRIDE * BLOCK_STRIDE + sg * ATT_TOKENS; t < of.end; t += BLOCK_STRIDE) {
+    ATT_RAW kv[ATT_TOKENS * ATT_PARTS];
+    ATT_RAW vv[ATT_TOKENS * ATT_PARTS];
+    UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
+      const int p = clamp(t + j, of.begin, of.end - 1);
+      const long from = pool + long(blocks[p / BLOCK_ROWS % BLOCK_COLUMNS]) * BLOCK_ROWS + p % BLOCK_ROWS;
+      block_read(keys, from, lane, kv + j * ATT_PARTS);
+      block_read(values, from, lane, vv + j * ATT_PARTS);
+    }
+    const int seen = t + mine % ATT_TOKENS;
+    float s[SCORES];
+    att_scores<QUERIES>(qv, kv, s);
+    att_add<QUERIES>(att_weigh<QUERIES>(s, seen >= first && seen < last, lane, m, l, o), vv, o);
+  }
+  UNROLL for (int w = 1; w < ATT_TOKENS; w *= 2) l += simd_shuffle_xor(l, ushort(w));
+  if (int(lane) < SCORES && lane % ATT_TOKENS == 0) {
+    sh_m[sg * QUERIES + lane / ATT_TOKENS] = m;
+    sh_l[sg * QUERIES + lane / ATT_TOKENS] = l;
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  UNROLL for (int r = 0; r < QUERIES; r++) {
+    float mm = sh_m[r];
+    UNROLL for (int g = 1; g < ATT_SIMDGROUPS; g++) mm = max(mm, sh_m[g * QUERIES + r]);
+    const float f = fast::exp2(sh_m[sg * QUERIES + r] - mm);
+    UNROLL for (int i = 0; i < ATT_EACH; i++) {
+      sh_o[sg * ATT_D + lane * ATT_VEC + i / ATT_VEC * (32 * ATT_VEC) + i % ATT_VEC] = o[r * ATT_EACH + i] * f;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (r / ATT_H < of.taken) {
+      const long to = (long(of.row0 + r / ATT_H) * ATT_HEADS + of.head0 + r % ATT_H) * ATT_BLOCKS + of.number % ATT_BLOCKS;
+      for (int d = sg * 32 + int(lane); d < ATT_D; d += ATT_SIMDGROUPS * 32) {
+        float a = 0.0f;
+        UNROLL for (int g = 0; g < ATT_SIMDGROUPS; g++) a += sh_o[g * ATT_D + d];
+        part[to * ATT_D + d] = a;
+      }
+      if (sg == 0 && lane == 0) {
+        float ll = 0.0f;
+        UNROLL for (int g = 0; g < ATT_SIMDGROUPS; g++) ll += sh_l[g * QUERIES + r] * fast::exp2(sh_m[g * QUERIES + r] - mm);
+        ml[to] = float2(mm, ll);
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+}
 
 // block_attention_part computes partial results. q: heads of rows at the strides above; keys, values
 // [KV_HEADS][units][ROWS][D]; part [T][HEADS][BLOCKS][D] and ml [T][HEADS][BLOCKS] of (largest score, sum of weights):
@@ -177,68 +254,13 @@ kernel void block_attention_part(device const float* q [[buffer(0)]],
   const long pool = long(head0 / ATT_GROUP) * step[STEP_POSITION] * BLOCK_ROWS;
   blocks += long(sequences[row0]) * BLOCK_COLUMNS;
 
-  // query r is head0 + r % H of row0 + r / H
-  float qv[ATT_QUERIES * ATT_EACH];
-  UNROLL for (int r = 0; r < ATT_QUERIES; r++) {
-    device const float* from = q + long(row0 + min(r / ATT_H, taken - 1)) * BLOCK_Q_TOKEN + (head0 + r % ATT_H) * BLOCK_Q_HEAD + lane * ATT_VEC;
-    UNROLL for (int i = 0; i < ATT_EACH; i++) qv[r * ATT_EACH + i] = from[i / ATT_VEC * (32 * ATT_VEC) + i % ATT_VEC] * ATT_SCALE;
-  }
-  // the number of the lane's query, and its key's number within the group of keys
-  const int mine = int(lane) % ATT_SCORES;
-  const int at = position + min(mine / ATT_TOKENS / ATT_H, taken - 1);
-  const int first = max(block_low(at), begin);
-  const int last = min(at + 1, end);
-
-  float o[ATT_QUERIES * ATT_EACH];
-  UNROLL for (int r = 0; r < ATT_QUERIES; r++) {
-    UNROLL for (int i = 0; i < ATT_EACH; i++) o[r * ATT_EACH + i] = 0.0f;
-  }
-  float m = -1e30f;  // the largest score of the lane's query, in units of log2
-  float l = 0.0f;    // the weights of the lane's query and place
-
-  for (int t = begin / BLOCK_STRIDE * BLOCK_STRIDE + int(sg) * ATT_TOKENS; t < end; t += BLOCK_STRIDE) {
-    ATT_RAW kv[ATT_TOKENS * ATT_PARTS];
-    ATT_RAW vv[ATT_TOKENS * ATT_PARTS];
-    UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
-      const int p = clamp(t + j, begin, end - 1);
-      const long from = pool + long(blocks[p / BLOCK_ROWS % BLOCK_COLUMNS]) * BLOCK_ROWS + p % BLOCK_ROWS;
-      block_read(keys, from, lane, kv + j * ATT_PARTS);
-      block_read(values, from, lane, vv + j * ATT_PARTS);
-    }
-    const int seen = t + mine % ATT_TOKENS;
-    float s[ATT_SCORES];
-    att_scores<ATT_QUERIES>(qv, kv, s);
-    att_add<ATT_QUERIES>(att_weigh<ATT_QUERIES>(s, seen >= first && seen < last, lane, m, l, o), vv, o);
-  }
-  UNROLL for (int w = 1; w < ATT_TOKENS; w *= 2) l += simd_shuffle_xor(l, ushort(w));
-  if (int(lane) < ATT_SCORES && lane % ATT_TOKENS == 0) {
-    sh_m[sg * ATT_QUERIES + lane / ATT_TOKENS] = m;
-    sh_l[sg * ATT_QUERIES + lane / ATT_TOKENS] = l;
-  }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  UNROLL for (int r = 0; r < ATT_QUERIES; r++) {
-    float mm = sh_m[r];
-    UNROLL for (int g = 1; g < ATT_SIMDGROUPS; g++) mm = max(mm, sh_m[g * ATT_QUERIES + r]);
-    const float f = fast::exp2(sh_m[sg * ATT_QUERIES + r] - mm);
-    UNROLL for (int i = 0; i < ATT_EACH; i++) {
-      sh_o[sg * ATT_D + lane * ATT_VEC + i / ATT_VEC * (32 * ATT_VEC) + i % ATT_VEC] = o[r * ATT_EACH + i] * f;
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (r / ATT_H < taken) {
-      const long to = (long(row0 + r / ATT_H) * ATT_HEADS + head0 + r % ATT_H) * ATT_BLOCKS + number % ATT_BLOCKS;
-      for (int d = int(sg * 32 + lane); d < ATT_D; d += ATT_SIMDGROUPS * 32) {
-        float a = 0.0f;
-        UNROLL for (int g = 0; g < ATT_SIMDGROUPS; g++) a += sh_o[g * ATT_D + d];
-        part[to * ATT_D + d] = a;
-      }
-      if (sg == 0 && lane == 0) {
-        float ll = 0.0f;
-        UNROLL for (int g = 0; g < ATT_SIMDGROUPS; g++) ll += sh_l[g * ATT_QUERIES + r] * fast::exp2(sh_m[g * ATT_QUERIES + r] - mm);
-        ml[to] = float2(mm, ll);
-      }
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-  }
+  const block_work of = {head0, row0, taken, position, number, begin, end};
+#if ATT_Q > 1
+  if (taken == 1) {  // one row needs a part of the work of Q rows, and gives the same bits
+    block_rows<1>(of, q, keys, values, blocks, pool, part, ml, int(sg), lane, sh_o, sh_m, sh_l);
+  } else
+#endif
+    block_rows<ATT_Q>(of, q, keys, values, blocks, pool, part, ml, int(sg), lane, sh_o, sh_m, sh_l);
 #if BLOCK_LAST
   const uint parts = uint((position + taken - 1) / size - low / size + 1);
   if (!port_last(arrivals + row0 * (ATT_HEADS / ATT_H) + int(tg.x), parts, sg * 32 + lane, flag)) return;
@@ -250,8 +272,8 @@ kernel void block_attention_part(device const float* q [[buffer(0)]],
 }
 
 // block_attention_merge combines the parts. part, ml: from block_attention_part; gate: heads at their strides; out
-// [T][HEADS][D], zeros for rows of no sequence. grid: HEADS, T
-[[max_total_threads_per_threadgroup(ATT_D)]]
+// [T][HEADS][D], zeros for rows of no sequence. A thread has four elements of a row. grid: HEADS D / (4 MERGERS), T
+[[max_total_threads_per_threadgroup(BLOCK_MERGERS)]]
 kernel void block_attention_merge(device const float* part [[buffer(0)]],
                                   device const float2* ml [[buffer(1)]],
                                   device const int* positions [[buffer(2)]],
@@ -261,35 +283,14 @@ kernel void block_attention_merge(device const float* part [[buffer(0)]],
                                   device const int* step [[buffer(6)]],
                                   uint3 tg [[threadgroup_position_in_grid]],
                                   uint tid [[thread_index_in_threadgroup]]) {
-  const int head = int(tg.x);
   const int t = int(tg.y);
-  if (t >= step[STEP_TOKENS]) return;
-  const int d = int(tid);
+  const int element = int(tg.x * BLOCK_MERGERS + tid) * 4;
+  if (t >= step[STEP_TOKENS] || element >= ATT_HEADS * ATT_D) return;
   const int position = positions[t];
-  out += block_place(t, head * ATT_D + d);
   if (position < BLOCK_FIRST) {
-    out[0] = BLOCK_OUT_T(0.0f);
+    UNROLL for (int j = 0; j < 4; j++) out[block_place(t, element + j)] = BLOCK_OUT_T(0.0f);
     return;
   }
   if (BLOCK_SHORT && rows_many(positions, sequences, t, step[STEP_TOKENS])) return;
-  const int size = block_part(position);
-  const int first = block_low(position) / size;
-  const int last = position / size;
-  ml += (long(t) * ATT_HEADS + head) * ATT_BLOCKS;
-  part += (long(t) * ATT_HEADS + head) * ATT_BLOCKS * ATT_D + d;
-  float m = -1e30f;
-  for (int n = first; n <= last; n++) m = max(m, ml[n % ATT_BLOCKS].x);
-  float l = 0.0f;
-  float o = 0.0f;
-  for (int n = first; n <= last; n++) {
-    const float2 of = ml[n % ATT_BLOCKS];
-    const float f = fast::exp2(of.x - m);
-    l += of.y * f;
-    o += part[long(n % ATT_BLOCKS) * ATT_D] * f;
-  }
-  o /= l;
-#if ATT_GATED
-  o *= port_sigmoid(gate[long(t) * ATT_GATE_TOKEN + head * ATT_GATE_HEAD + d]);
-#endif
-  out[0] = BLOCK_OUT_T(o);
+  block_join(part, ml, gate, out, t, position, element / ATT_D, element % ATT_D);
 }

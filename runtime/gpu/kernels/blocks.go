@@ -146,6 +146,9 @@ type BlockTuning struct {
 	Simdgroups int
 }
 
+// mergers is the number of threads of a threadgroup that merges parts, of which each has four elements.
+const mergers = 128
+
 // maxBlockTokens is the largest number of rows that share reads, as in the source.
 const maxBlockTokens = 16
 
@@ -265,7 +268,8 @@ func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err e
 	part = Launch{File: "block_attention", Kernel: "block_attention_part", Defines: slices.Clip(defines),
 		Groups: [3]int{a.Heads / t.Heads, t.Parts, rows}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	merge = Launch{File: "block_attention", Kernel: "block_attention_merge", Defines: slices.Clip(defines),
-		Groups: [3]int{a.Heads, rows, 1}, Threads: [3]int{a.D, 1, 1}}
+		Groups: [3]int{ceil(a.Heads*a.D, 4*mergers), rows, 1}, Threads: [3]int{mergers, 1, 1}}
+	merge.Defines = append(merge.Defines, define("BLOCK_MERGERS", mergers)...)
 	last := &merge
 	if a.Last {
 		part.Defines, merge, last = append(part.Defines, define("BLOCK_LAST", 1)...), Launch{}, &part

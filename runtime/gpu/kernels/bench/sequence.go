@@ -40,11 +40,11 @@ func sequences(small int) []testCase {
 			rowsChunk("qwen", qwen, tokens, position), rowsChunk("gemma full", full, tokens, position),
 			rowsChunk("gemma sliding", sliding, tokens, position))
 	}
-	for _, streams := range []int{8, 64} {
-		for _, context := range []int{512, 4096} {
-			out = append(out, streamsAttention("qwen", qwen, streams, context/small),
-				streamsAttention("gemma full", full, streams, context/small),
-				streamsAttention("gemma sliding", sliding, streams, context/small))
+	for _, streams := range []int{8, 64, 128} {
+		for _, context := range []int{160, 512, 4096} {
+			out = append(out, streamsAttention("qwen", qwen, streams, context/small)...)
+			out = append(out, streamsAttention("gemma full", full, streams, context/small)...)
+			out = append(out, streamsAttention("gemma sliding", sliding, streams, context/small)...)
 		}
 	}
 	ring := sliding
@@ -91,7 +91,7 @@ func attention(name string, a kernels.Attention, context int) []testCase {
 }
 
 // streamsAttention is attention of a row of each of many sequences over blocks, which all see so many positions.
-func streamsAttention(name string, of kernels.Attention, streams, context int) testCase {
+func streamsAttention(name string, of kernels.Attention, streams, context int) []testCase {
 	a := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 64, Columns: max(1, context/64), Cache: of.Cache}, D: of.D,
 		Heads: of.Heads, KVHeads: of.KVHeads,
 		Window: of.Window, Scale: of.Scale}
@@ -103,8 +103,12 @@ func streamsAttention(name string, of kernels.Attention, streams, context int) t
 	if a.Window > 0 {
 		seen = min(seen, a.Window)
 	}
-	return testCase{
-		name: fmt.Sprintf("%s attention of %d at %d", name, streams, context), sizes: kernels.Sizes{Tokens: streams},
+	name = fmt.Sprintf("%s attention of %d at %d", name, streams, context)
+	sizes := kernels.Sizes{Tokens: streams}
+	_, last, parts, err := a.Launches(streams)
+	last.Case = func(s kernels.Sizes) *kernels.Case { return a.Case(s, rows) }
+	return []testCase{{
+		name: name, sizes: sizes,
 		bytes: float64(4 * streams * seen * a.KVHeads * a.D), flops: float64(4 * streams * seen * a.Heads * a.D),
 		variants: func(kernels.Machine) ([]variant, error) {
 			return variantsOf(a.Tunings(streams), func(t kernels.BlockTuning) (kernels.Launch, error) {
@@ -115,7 +119,7 @@ func streamsAttention(name string, of kernels.Attention, streams, context int) t
 				return part(first, merge), err
 			})
 		},
-	}
+	}, {name: name + ", merge", sizes: sizes, variants: only(fmt.Sprintf("up to %d parts", parts), last, err)}}
 }
 
 // attentionStep is attention of one token with all around it. Caches have the slots that it sees, so that more of them
