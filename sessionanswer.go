@@ -326,7 +326,8 @@ func (a *sessionAnswer) end(ctx context.Context, out session.Answer, prompt int,
 	switch {
 	case a.text.stopped():
 		e.Reason = StopText
-	case out.Reason == session.StopLength && s.given.ForceTokens == nil && len(out.Tokens) != s.given.MaxTokens:
+	case out.Reason == session.StopLength && s.given.ForceTokens == nil &&
+		(s.given.MaxTokens == 0 || len(out.Tokens) < s.given.MaxTokens):
 		e.ContextFull = s.position()+1 >= s.model.MaxSeqLen
 	case e.Reason == Cancelled:
 		err = ctx.Err()

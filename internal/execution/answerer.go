@@ -79,6 +79,9 @@ func (a *Answerer) Generate(ctx context.Context, r session.Request) (out session
 		q.Logprobs = r.Sampling.TopLogprobs
 	}
 	stream, err := a.runner.Submit(ctx, q)
+	if engine.Ended(err) {
+		return session.Answer{Reason: session.StopCancelled}, nil
+	}
 	if err != nil {
 		return out, RequestError(err)
 	}

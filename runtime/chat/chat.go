@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
@@ -90,7 +91,7 @@ func (c *Conversation) Ask(ctx context.Context, question string, r session.Reque
 		}
 	}
 	switch {
-	case errors.Is(err, context.Canceled):
+	case engine.Ended(err):
 		return session.Answer{Reason: session.StopCancelled}, nil
 	case err != nil:
 		// What a call that failed has left in the buffers is unknown.

@@ -2,10 +2,10 @@ package session
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
+	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
@@ -39,7 +39,8 @@ const (
 	StopLength StopReason = "length"
 	// StopText is a text that ends the answer; see [StopText].
 	StopText StopReason = "stop"
-	// StopCancelled is the user's wish.
+	// StopCancelled is the end of the context, by the user's wish or at its deadline, or a Request.Token that returns
+	// false.
 	StopCancelled StopReason = "cancelled"
 )
 
@@ -74,7 +75,7 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 	start := time.Now()
 	step, err := s.Prefill(ctx, r.Prompt, r.Sampling)
 	if err != nil {
-		if errors.Is(err, context.Canceled) {
+		if engine.Ended(err) {
 			return Answer{Reason: StopCancelled}, nil
 		}
 		return a, err
