@@ -46,6 +46,9 @@ type Session struct {
 	session      *session.Session
 	answerer     *execution.Answerer // in the place of model and session, for drafts and Options.Deterministic
 	conversation *chat.Conversation
+
+	answering bool // somebody ranges over an answer
+	closed    bool
 }
 
 // OpenSession opens the program in a file for one user, with the parameters of the answers to come. The file stays
@@ -111,6 +114,9 @@ func (s *Session) Compile() error { return s.compile(false) }
 // compile compiles the program where that has not been done, for a conversation or for answers that stand alone, and
 // checks that the parameters fit it.
 func (s *Session) compile(converses bool) (err error) {
+	if s.closed {
+		return errSessionClosed
+	}
 	if s.model != nil {
 		return s.fitParameters()
 	}
@@ -180,14 +186,40 @@ func (s *Session) compileAlone(converses bool) (err error) {
 // its first answer begins at once; call it when the first answer has been shown. It does nothing where everything is
 // known, on other devices, and with [Options].NoTune. It ends early with the context's error.
 func (s *Session) Tune(ctx context.Context) error {
+	if err := s.free(); err != nil {
+		return err
+	}
 	if s.session == nil {
 		return nil
 	}
 	return s.session.Tune(ctx)
 }
 
-// Close frees the program and its state, and unmaps the file.
+// errSessionClosed is the error of calls that need the program of a session that was closed.
+var errSessionClosed = kind.Usagef("the session is closed: open another one with OpenSession")
+
+// free returns an error where the session is closed, or where the caller still ranges over an answer of it. A second
+// answer, or Close, would take the state away from that answer.
+func (s *Session) free() error {
+	switch {
+	case s.closed:
+		return errSessionClosed
+	case s.answering:
+		return kind.Usagef("the session gives an answer: leave the loop over it first")
+	}
+	return nil
+}
+
+// Close frees the program and its state, and unmaps the file. It may be called more than once, but not in a loop over
+// an answer. After it all that needs the program is an [ErrUsage].
 func (s *Session) Close() (err error) {
+	if s.closed {
+		return nil
+	}
+	if err := s.free(); err != nil {
+		return err
+	}
+	s.closed = true
 	switch {
 	case s.answerer != nil:
 		err = s.answerer.Close()

@@ -47,6 +47,9 @@ func (s *Session) Prompt(messages []Message) ([]int, error) {
 // alone answers a prompt from an empty state. err is an error of the prompt, or nil.
 func (s *Session) alone(ctx context.Context, q question, err error, yield func(Token, error) bool) {
 	if err == nil {
+		err = s.free()
+	}
+	if err == nil {
 		err = s.Compile()
 	}
 	if err == nil {
@@ -63,6 +66,8 @@ func (s *Session) alone(ctx context.Context, q question, err error, yield func(T
 		a.fail(err)
 		return
 	}
+	s.answering = true
+	defer func() { s.answering = false }()
 	a.request.Prompt = q.tokens
 	var out session.Answer
 	if s.answerer != nil {
@@ -100,6 +105,9 @@ func (s *Session) checkLength(prompt []int) error {
 
 // Reset begins a conversation, after a system prompt where it is not empty, and forgets the one before.
 func (s *Session) Reset(system string) error {
+	if err := s.free(); err != nil {
+		return err
+	}
 	if s.conversation != nil {
 		return s.conversation.Reset(system)
 	}
@@ -129,10 +137,10 @@ func (s *Session) empty() error {
 
 // converse begins a conversation where there is none.
 func (s *Session) converse() error {
-	if s.conversation != nil {
-		return nil
+	if s.conversation == nil {
+		return s.Reset("")
 	}
-	return s.Reset("")
+	return s.free()
 }
 
 // Ask goes on with the conversation: it answers a question, and both become part of it. Of what was said before nothing
@@ -149,6 +157,8 @@ func (s *Session) Ask(ctx context.Context, text string) iter.Seq2[Token, error] 
 			a.fail(err)
 			return
 		}
+		s.answering = true
+		defer func() { s.answering = false }()
 		s.conversation.Text = func(tokens []int) string {
 			a.text.finish()
 			return a.text.whole()
@@ -311,6 +321,7 @@ func (a *sessionAnswer) push(id int) bool {
 // end gives the last token, with the end of the answer. prompt is the number of its prompt's tokens.
 func (a *sessionAnswer) end(ctx context.Context, out session.Answer, prompt int, err error) {
 	last := Token{ID: -1, Text: a.text.finish()}
+	a.s.answering = false // nothing of the state is needed any more
 	if a.left {
 		return
 	}
