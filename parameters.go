@@ -60,7 +60,7 @@ type Parameters struct {
 	Variables map[string]json.RawMessage
 
 	// ForceTokens are fed in the place of those that are drawn, and set the length of the answer; nil for none. Only a
-	// [Session] takes them.
+	// [Session] takes them. They have no Logprobs: those would be of the tokens that are drawn.
 	ForceTokens []int
 	// Logits is told of the logits, one for each token of the vocabulary, after the prompt and after every token of
 	// the answer; nil for nobody. The slice is valid during the call. Only a [Session] takes it.
@@ -87,6 +87,8 @@ func (p *Parameters) check(t *prompt.Text) error {
 	case p.ForceTokens != nil && p.MaxTokens > 0 && p.MaxTokens != len(p.ForceTokens):
 		return kind.Usagef("Parameters.MaxTokens is %d with %d tokens of ForceTokens, which set the length", p.MaxTokens,
 			len(p.ForceTokens))
+	case p.ForceTokens != nil && p.Logprobs != nil:
+		return kind.Usagef("Parameters.Logprobs with ForceTokens: forced tokens are not drawn; Logits has their scores")
 	}
 	return nil
 }

@@ -202,6 +202,7 @@ func TestSessionErrors(t *testing.T) {
 		"tokens": {MaxTokens: -1}, "top p": {TopP: new(2.0)}, "temperature": {Temperature: new(-1.0)},
 		"min p": {MinP: new(-0.1)}, "last": {RepeatLast: -1}, "form": {Regex: "("}, "schema": {JSONSchema: "{"},
 		"forced": {ForceTokens: []int{1}, MaxTokens: 3}, "forced form": {ForceTokens: []int{1}, Regex: "a"},
+		"forced logprobs": {ForceTokens: []int{1}, Logprobs: new(0)},
 	} {
 		_, err := etc.OpenSession(program(), etc.Options{Device: "cpu"}, p)
 		require.ErrorIs(t, err, etc.ErrUsage, name)
