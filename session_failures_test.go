@@ -27,6 +27,7 @@ func TestSessionDeadline(t *testing.T) {
 			require.ErrorIs(t, last, context.DeadlineExceeded, name)
 			require.NotNil(t, end, name)
 			require.Equal(t, etc.Cancelled, end.Reason, name)
+			require.Zero(t, end.CachedTokens, name)
 		}
 		check(s.Chat(past, question("What is the capital of France?")))
 		if name == "alone" {

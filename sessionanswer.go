@@ -331,9 +331,12 @@ func (a *sessionAnswer) end(ctx context.Context, out session.Answer, prompt int,
 	}
 	s := a.s
 	e := &End{Reason: Reason(out.Reason), Text: a.text.whole(), PromptTokens: prompt,
-		CachedTokens: max(0, prompt-out.Prompt), AnswerTokens: len(out.Tokens), Seed: s.sampling.Seed,
+		AnswerTokens: len(out.Tokens), Seed: s.sampling.Seed,
 		Drafted: out.Drafts.Drafted, Accepted: out.Drafts.Accepted, DraftRounds: out.Drafts.Rounds,
 		Calls: out.Decoded, Prefill: out.PrefillTime, Decode: out.DecodeTime, rounds: out.Rounds}
+	if out.Prompt > 0 { // else it ended in the prompt
+		e.CachedTokens = max(0, prompt-out.Prompt)
+	}
 	switch {
 	case a.text.stopped():
 		e.Reason = StopText
