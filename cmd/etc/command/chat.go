@@ -191,7 +191,11 @@ func (c *chatter) handle(line string) (leave bool, err error) {
 	if strings.HasPrefix(name, "/") {
 		return false, fmt.Errorf("no command %s; /help lists them", name)
 	}
-	return false, c.ask(context.Background(), line)
+	err = c.ask(context.Background(), line)
+	if err == nil {
+		c.tune(context.Background())
+	}
+	return false, err
 }
 
 // system returns the conversation's system prompt.
@@ -223,10 +227,17 @@ func (c *chatter) ask(ctx context.Context, question string) error {
 	if c.stats {
 		logf(c.log, "%s", statsLine(end, end.Seed))
 	}
-	if err != nil {
-		return err
+	return err
+}
+
+// tune measures kernels after an answer, if it was not stopped; Ctrl-C ends that.
+func (c *chatter) tune(ctx context.Context) {
+	if c.last.Reason == etc.Cancelled {
+		return
 	}
-	return tuneAfter(ctx, c.session)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	tuneAfter(ctx, c.log, c.session)
 }
 
 // visible leaves out the control characters that a model could steer a terminal with.

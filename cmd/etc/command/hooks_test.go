@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -24,6 +25,7 @@ const (
 	delayHook     = "ETC_TEST_DELAY"         // time that every call of a program takes more
 	faultHook     = "ETC_TEST_FAULT"         // of the disk, as outfiletest.Parse reads it
 	panicHook     = "ETC_TEST_PANIC"         // call of a program that panics, from 1; 0: when it is compiled
+	tuneHook      = "ETC_TEST_TUNE"          // error of measuring kernels
 	interruptHook = "ETC_TEST_INTERRUPT"     // bytes after which writing a program is interrupted
 )
 
@@ -52,6 +54,11 @@ func setHooks() {
 		must(err)
 		for i, e := range devices.Engines {
 			devices.Engines[i] = panicking{e, n}
+		}
+	}
+	if v := os.Getenv(tuneHook); v != "" {
+		for i, e := range devices.Engines {
+			devices.Engines[i] = untunable{e, errors.New(v)}
 		}
 	}
 	if v := os.Getenv(delayHook); v != "" {
@@ -183,3 +190,35 @@ func (i *panickingInstance) Run(ctx context.Context, inputs []eval.Value) ([]eva
 	}
 	return i.Instance.Run(ctx, inputs)
 }
+
+// untunable is an engine that cannot measure its kernels.
+type untunable struct {
+	engine.Engine
+	why error
+}
+
+func (e untunable) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
+	x, err := e.Engine.Compile(m, o)
+	return untunableExecutable{x, e.why}, err
+}
+
+type untunableExecutable struct {
+	engine.Executable
+	why error
+}
+
+func (x untunableExecutable) NewInstance() (engine.Instance, error) {
+	i, err := x.Executable.NewInstance()
+	if err != nil {
+		return nil, err
+	}
+	return untunableInstance{i, i.(engine.Stateful), x.why}, nil
+}
+
+type untunableInstance struct {
+	engine.Instance
+	engine.Stateful
+	why error
+}
+
+func (i untunableInstance) Tune(context.Context) error { return i.why }

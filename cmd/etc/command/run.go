@@ -172,16 +172,16 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	if err := answer(ctx, cmd, args, s, &rows, f); err != nil {
 		return err
 	}
-	return tuneAfter(ctx, s)
+	tuneAfter(ctx, cmd.ErrOrStderr(), s)
+	return nil
 }
 
 // tuneAfter has the session measure kernels now that the answer stands there, once per machine. Ctrl-C ends that; the
-// next run measures the rest.
-func tuneAfter(ctx context.Context, s *etc.Session) error {
-	if err := s.Tune(ctx); ctx.Err() == nil {
-		return err
+// next run measures the rest. An error is told and no more: the answer is whole without it.
+func tuneAfter(ctx context.Context, log io.Writer, s *etc.Session) {
+	if err := s.Tune(ctx); err != nil && ctx.Err() == nil {
+		logf(log, "etc: which kernels are the fastest could not be measured, the next run tries again: %v", err)
 	}
-	return nil
 }
 
 // open opens a program as the library does.
@@ -242,7 +242,11 @@ func converse(ctx context.Context, cmd *cobra.Command, args []string, s *etc.Ses
 	if err := h.ask(ctx, question); err != nil {
 		return err
 	}
-	return errors.Join(h.close(), cancelled(h.last))
+	if err := errors.Join(h.close(), cancelled(h.last)); err != nil {
+		return err
+	}
+	h.tune(ctx)
+	return nil
 }
 
 // logSeed logs a seed that was drawn and is used, so that the run can be repeated.
