@@ -143,7 +143,7 @@ type Stateful interface {
 // are; where there is nothing to measure, Tune does nothing.
 type Tunable interface {
 	// Tune measures what Options.TuneLater put off, for the calls that were made so far. It takes seconds, once per
-	// machine; it ends early, between two calls' plans, when the context ends. The state of the instance stays as it is.
+	// machine; it ends early when the context ends, with its error. The state of the instance stays as it is.
 	Tune(ctx context.Context) error
 }
 

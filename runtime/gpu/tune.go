@@ -143,11 +143,14 @@ func (x *instance) tune(p *boundPlan) error {
 	if !p.single() {
 		reserve = 2.0 / 3 // keep time for the plan of one token, which is made after the prompt's
 	}
-	for i, l := range x.exe.tuner.Choose(todo, reserve) {
-		x.exe.choices[open[i].key] = l
-	}
+	chosen := x.exe.tuner.Choose(todo, reserve)
 	r.close()
-	for _, t := range open {
+	if stopped := x.exe.tuner.Stopped; stopped != nil && stopped() {
+		p.untuned = true
+		return nil
+	}
+	for i, t := range open {
+		x.exe.choices[t.key] = chosen[i]
 		x.choose(t)
 	}
 	for i := range p.steps {
@@ -165,6 +168,10 @@ func (x *instance) Tune(ctx context.Context) error {
 	}
 	x.tuning = true
 	defer func() { x.tuning = false }()
+	if t := x.exe.tuner; t != nil {
+		t.Stopped = func() bool { return ctx.Err() != nil }
+		defer func() { t.Stopped = nil }()
+	}
 	for _, p := range x.allPlans() { // of each entry the one that was used last, that of a token, comes first
 		if !p.untuned {
 			continue
@@ -175,6 +182,9 @@ func (x *instance) Tune(ctx context.Context) error {
 		p.untuned = false
 		if err := errors.Join(x.exe.device.Wait(), p.forget(), x.tune(p)); err != nil {
 			return err
+		}
+		if p.untuned { // the context has ended meanwhile: another call of Tune measures all of the plan
+			return ctx.Err()
 		}
 	}
 	return nil

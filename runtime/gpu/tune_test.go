@@ -1,6 +1,7 @@
 package gpu_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,7 +80,7 @@ func TestTune(t *testing.T) {
 }
 
 // TestTuneLater: calls measure nothing, Tune measures what they ran, once, and changes neither the state nor the
-// results.
+// results. A context that ends in a measurement ends Tune; another Tune measures all of it.
 func TestTuneLater(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the tuner of a whole model on the emulator")
@@ -92,10 +93,18 @@ func TestTuneLater(t *testing.T) {
 	var clock stopwatch
 	recorded := 0
 	var notes []string
+	ctx, cancel := context.WithCancel(t.Context())
+	ticks := 0 // of the tuner's clock, which it reads in a measurement
+	tick := func() time.Time {
+		if ticks++; ticks == 40 {
+			cancel()
+		}
+		return clock.time()
+	}
 	x, err := gpu.Engine{Device: e.Device, Open: func() (device.Device, error) {
 		d, err := e.Open()
 		return timed{d, &clock, &recorded}, err
-	}, Tune: &tune.Options{Dir: t.TempDir(), Clock: clock.time, Budget: time.Hour, Least: 150 << 10}}.Compile(m,
+	}, Tune: &tune.Options{Dir: t.TempDir(), Clock: tick, Budget: time.Hour, Least: 150 << 10}}.Compile(m,
 		engine.Options{Precision: eval.FP32, TuneLater: true, Warn: func(text string) { notes = append(notes, text) }})
 	require.NoError(t, err)
 	i, err := x.NewInstance()
@@ -109,6 +118,13 @@ func TestTuneLater(t *testing.T) {
 		}
 		state, err := i.(engine.Stateful).Snapshot()
 		require.NoError(t, err)
+		if round == 0 {
+			require.ErrorIs(t, i.(engine.Tunable).Tune(ctx), context.Canceled)
+			require.Less(t, ticks, 60, "what was measured when the context ended comes to its end")
+			require.Empty(t, notes)
+			require.NoError(t, i.Reset())
+			requireClose(t, want, runCalls(t, m, i, calls), 1e-4)
+		}
 		before := recorded
 		require.NoError(t, i.(engine.Tunable).Tune(t.Context()))
 		require.Equal(t, round == 0, recorded > before, "the second time there is nothing to measure")

@@ -57,7 +57,7 @@ func (t *Tuner) compile(todo []job, end time.Time) {
 		})
 	}
 	for _, j := range todo {
-		if !t.clock().Before(end) {
+		if !t.before(end) {
 			break
 		}
 		work <- j
@@ -144,7 +144,7 @@ func (t *Tuner) warm(products []*search) {
 		if err := t.record(&w.candidate, s.Launches[s.best], s.runs); err != nil {
 			continue
 		}
-		for start := t.clock(); t.clock().Sub(start) < warming; {
+		for end := t.clock().Add(warming); t.before(end); {
 			if _, err := t.time(&w.candidate); err != nil {
 				break
 			}

@@ -157,7 +157,7 @@ func (t *Tuner) climb(products []*search, start time.Time, budget time.Duration)
 	for {
 		todo, now := jobs(products), t.clock()
 		left := last.Sub(now)
-		if left <= warming || len(todo) == 0 {
+		if left <= warming || len(todo) == 0 || t.stopped() {
 			break
 		}
 		t.compile(todo, now.Add(time.Duration(compiling*float64(left))))
@@ -179,7 +179,7 @@ func (t *Tuner) climb(products []*search, start time.Time, budget time.Duration)
 func (t *Tuner) measureAsked(s *search, last time.Time) {
 	for _, i := range s.asked {
 		w := &s.variants[i]
-		if w.asked = w.kernel != nil || w.failed; w.kernel == nil || !t.clock().Before(last) {
+		if w.asked = w.kernel != nil || w.failed; w.kernel == nil || !t.before(last) {
 			continue
 		}
 		if i > 0 && s.variants[0].time == 0 {
@@ -235,7 +235,7 @@ func (t *Tuner) confirm(s *search, end time.Time) {
 	}
 	by, least := s.comparison(), make([]time.Duration, len(s.variants))
 	for turn := 0; turn < by.duels || turn < by.more*by.duels && tied(rivals, least, by.margin); turn++ {
-		if !t.clock().Before(end) {
+		if !t.before(end) {
 			break
 		}
 		for n := 0; n < len(rivals); n++ {

@@ -41,6 +41,9 @@ type Tuner struct {
 	// Sound reports whether a kernel gives the right results on the device. It is called before a launch is chosen. Nil
 	// takes every kernel as right.
 	Sound func(kernels.Launch) bool
+	// Stopped reports whether Choose is to end before its time is over; nil never does. What it measured until then is
+	// not stored.
+	Stopped func() bool
 
 	device device.Device
 	about  string
@@ -130,7 +133,8 @@ func (t *Tuner) Changed(w Variants) string {
 }
 
 // Choose returns a launch for each product: the stored choice, or else the result of measuring, which it stores.
-// reserve is the share of the budget that is left for later calls.
+// reserve is the share of the budget that is left for later calls. After a stop it returns the first launch of what has
+// no stored choice.
 func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 	out := make([]kernels.Launch, len(products))
 	searches := make([]*search, len(products)) // nil where the choice is stored
@@ -153,7 +157,9 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 	start := t.clock()
 	t.climb(open, start, t.left-time.Duration(reserve*float64(t.budget)))
 	took := t.clock().Sub(start)
-	t.left -= took
+	if t.left -= took; t.stopped() {
+		return out
+	}
 	var failed error
 	measured, changed := 0, 0
 	for i, s := range searches {
@@ -188,6 +194,12 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 	t.note(text)
 	return out
 }
+
+// stopped reports whether measuring is to end at once.
+func (t *Tuner) stopped() bool { return t.Stopped != nil && t.Stopped() }
+
+// before reports whether there is time until end.
+func (t *Tuner) before(end time.Time) bool { return !t.stopped() && t.clock().Before(end) }
 
 // keep stores the result of a search and returns the choice. If another process stored one first, it returns that.
 func (t *Tuner) keep(s *search) (int, error) {

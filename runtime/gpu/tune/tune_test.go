@@ -508,6 +508,31 @@ func TestBudget(t *testing.T) {
 	require.Zero(t, again.compiled)
 }
 
+// TestStopped: a stop ends measuring with the launch that runs, wherever it comes. Nothing is chosen or kept then, and
+// another call measures all of it.
+func TestStopped(t *testing.T) {
+	var notes []string
+	products := []Product{matvec(1024), matvec(2048)}
+	whole, most := newFake(slope), 0
+	whole.submitted = func() { most++ }
+	want := tuner(whole, t.TempDir(), &notes).Choose(products, 0)
+	for _, after := range []int{0, 1, most / 2, most} {
+		d, submits := newFake(slope), 0
+		d.submitted = func() { submits++ }
+		notes = nil
+		x := tuner(d, t.TempDir(), &notes)
+		x.Stopped = func() bool { return submits >= after }
+		require.Equal(t, keys(products[0].Launches[0], products[1].Launches[0]), keys(x.Choose(products, 0)...))
+		require.Less(t, submits, after+100, "one launch at most goes on")
+		require.Zero(t, d.open)
+		require.Empty(t, notes)
+		_, kept := x.Kept(products[0].Variants)
+		require.False(t, kept)
+		x.Stopped = nil
+		require.Equal(t, keys(want...), keys(x.Choose(products, 0)...))
+	}
+}
+
 // TestReserve: what is reserved is there for the next call.
 func TestReserve(t *testing.T) {
 	d, notes := newFake(slope), []string(nil)
