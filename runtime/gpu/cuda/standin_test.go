@@ -202,3 +202,33 @@ func TestResults(t *testing.T) {
 	require.NoError(t, library.Close())
 	require.NoError(t, d.Close())
 }
+
+// TestUploadByFewerWorkers: a worker that gets no pinned memory leaves its pieces to the others. Where none gets any,
+// the parts give the error.
+func TestUploadByFewerWorkers(t *testing.T) {
+	if standIn == nil {
+		t.Skip("there is a real driver, or no compiler for the stand-in")
+	}
+	d := open(t)
+	part := make([]byte, 5*uploadPiece+3)
+	for i := range part {
+		part[i] = byte(i * 7)
+	}
+	for workers := range int32(2) {
+		standIn.Pinned(workers)
+		u, err := d.(*gpu).Upload([][]byte{part})
+		require.NoError(t, err)
+		b, err := u.Buffer(0)
+		if workers == 0 {
+			require.ErrorContains(t, err, "cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY")
+		} else {
+			require.NoError(t, err)
+			standIn.Pinned(-1)
+			got := make([]byte, len(part))
+			require.NoError(t, b.Read(0, got))
+			require.True(t, string(part) == string(got))
+		}
+		require.NoError(t, u.Close())
+	}
+	require.NoError(t, d.Close())
+}

@@ -37,6 +37,7 @@ type upload struct {
 	next    atomic.Int64 // the number of the next piece
 	stopped atomic.Bool
 	workers sync.WaitGroup
+	able    atomic.Int64 // workers that have not failed to get a stream and memory
 }
 
 // uploadPart is a part of an upload.
@@ -65,7 +66,9 @@ func (d *gpu) Upload(parts [][]byte) (device.Upload, error) {
 	if err := u.allocate(); err != nil {
 		return nil, errors.Join(err, u.free())
 	}
-	for range min(runtime.GOMAXPROCS(0), uploadWorkers, pieces) {
+	workers := min(runtime.GOMAXPROCS(0), uploadWorkers, pieces)
+	u.able.Store(int64(workers))
+	for range workers {
 		u.workers.Go(func() {
 			if err := fault.Run("copying weights to the GPU", u.work); err != nil {
 				u.fail(err)
@@ -102,13 +105,17 @@ func (u *upload) allocate() error {
 	return nil
 }
 
-// work copies pieces until there are no more.
+// work copies pieces until there are no more. A worker that gets no stream or no pinned memory leaves them to the
+// others; that is an error of the last one only.
 func (u *upload) work() error {
 	fault.Readable()
 	return u.device.do(func() (err error) {
 		w := uploadWorker{device: u.device}
 		defer func() { err = errors.Join(err, w.close()) }() // also where a file that was cut panics
 		if err := w.open(); err != nil {
+			if u.able.Add(-1) > 0 {
+				return nil
+			}
 			return err
 		}
 		for place := 0; !u.stopped.Load(); place = (place + 1) % uploadPlaces {

@@ -79,6 +79,7 @@ static char complaint[4096];
 static __thread void* current;
 static char context;
 static int failed;
+static _Atomic int pinned = -1;  // allocations of pinned memory that succeed; -1: all do
 static double now_ms;
 
 static void complain(const char* format, ...) {
@@ -97,7 +98,8 @@ void standin_compiler(void* f) { *(void**)&compile_text = f; }
 int standin_live(void) { return live; }
 int standin_programmatic(void) { return programmatic; }
 const char* standin_complaints(void) { return complaint; }
-void standin_reset(void) { complaint[0] = 0, complaints = 0, failed = 0, programmatic = 0, live = 0; }
+void standin_pinned(int count) { pinned = count; }
+void standin_reset(void) { complaint[0] = 0, complaints = 0, failed = 0, programmatic = 0, live = 0, pinned = -1; }
 
 // Threads of the host take turns: a call that needs the context has the stand-in to itself until it returns.
 static pthread_mutex_t turn = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -163,7 +165,13 @@ static Status deallocate(void* p) {
   return OK;
 }
 Status cuMemAlloc_v2(void** p, size_t size) { return allocate(p, size, 0xff); }
-Status cuMemHostAlloc(void** p, size_t size, unsigned flags) { return (void)flags, allocate(p, size, 0xff); }
+Status cuMemHostAlloc(void** p, size_t size, unsigned flags) {
+  (void)flags;
+  NEEDS_CONTEXT;
+  if (pinned == 0) return OUT_OF_MEMORY;
+  if (pinned > 0) pinned--;
+  return allocate(p, size, 0xff);
+}
 static Status drain(Stream* s, int until);
 static Stream* streams[64];
 Status cuMemFree_v2(void* p) {

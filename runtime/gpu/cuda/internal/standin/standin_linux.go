@@ -24,6 +24,8 @@ type Library struct {
 	Programmatic func() int32
 	// Complaints returns lines that say what was wrong since Reset.
 	Complaints func() string
+	// Pinned lets so many allocations of pinned memory succeed, and no more until Reset.
+	Pinned func(count int32)
 	// Reset clears complaints, errors of kernels, and what a program left that ended with an error.
 	Reset func()
 }
@@ -37,6 +39,7 @@ var Load = sync.OnceValues(func() (*Library, error) {
 		"standin_live":         &l.Live,
 		"standin_programmatic": &l.Programmatic,
 		"standin_complaints":   &l.Complaints,
+		"standin_pinned":       &l.Pinned,
 		"standin_reset":        &l.Reset,
 	})
 	return l, err
