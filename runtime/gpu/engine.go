@@ -78,38 +78,55 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	if err != nil { // --device auto takes another engine then
 		return nil, fmt.Errorf("--device %s: %w", e.Device, err)
 	}
-	weights := newUploads(d, m)
-	control := passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR}
-	entries, callRows, err := e.fused(m, d.Info().Memory, o, control)
-	if err != nil {
-		if err := errors.Join(weights.close(), d.Close()); err != nil {
-			return nil, err
-		}
-		warn(fmt.Sprintf("this runs on the reference engine, slowly: %v", err))
+	x, unfused, err := e.compileOn(d, m, o, warn)
+	switch {
+	case err != nil:
+		return nil, err
+	case unfused != nil:
+		warn(fmt.Sprintf("this runs on the reference engine, slowly: %v", unfused))
 		return reference.Engine{}.Compile(m, o)
+	}
+	return x, nil
+}
+
+// compileOn compiles for an open device, which belongs to the executable from then on. unfused says why there is no
+// executable of a module that cannot be fused. Where there is none, after a panic too, the device is closed.
+func (e Engine) compileOn(d device.Device, m *ir.Module, o engine.Options, warn func(string)) (x *executable,
+	unfused, err error) {
+	var weights *uploads
+	defer func() {
+		if x == nil {
+			err = errors.Join(err, weights.close(), d.Close())
+		}
+	}()
+	weights = newUploads(d, m)
+	control := passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR}
+	entries, callRows, unfused := e.fused(m, d.Info().Memory, o, control)
+	if unfused != nil {
+		return nil, unfused, nil
 	}
 	constants, err := plan.NewConstants(entries, o.Precision)
 	if err != nil {
-		return nil, errors.Join(err, weights.close(), d.Close())
+		return nil, nil, err
 	}
-	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m,
+	made := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m,
 		fused: entries[0], entries: entries, callRows: callRows,
 		precision: o.Precision, observe: o.Observe, exact: o.Exact, control: control, warn: warn,
 		constants: constants, uploads: weights, weights: map[plan.WeightKey]*weight{},
 		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{},
 		products: map[device.Product]device.Kernel{}}
 	if e.Tune != nil && !o.NoTune && !o.Deterministic { // with Deterministic, results must not depend on measured times
-		x.tuner, x.choices = tune.New(d, *e.Tune, warn), map[string]kernels.Launch{}
-		x.tuneLater = o.TuneLater
+		made.tuner, made.choices = tune.New(d, *e.Tune, warn), map[string]kernels.Launch{}
+		made.tuneLater = o.TuneLater
 	}
 	if e.SelfTest != nil {
-		x.selfTests = selfTests{selftest.New(d, tune.Identity(d.Info()), *e.SelfTest),
+		made.selfTests = selfTests{selftest.New(d, tune.Identity(d.Info()), *e.SelfTest),
 			map[string]bool{}, map[slowKey]bool{}}
-		if x.tuner != nil {
-			x.tuner.Sound = x.sound
+		if made.tuner != nil {
+			made.tuner.Sound = made.sound
 		}
 	}
-	return x, nil
+	return made, nil, nil
 }
 
 // fused fuses every entry of a module. Where the options allow it, a module of one entry is made to take long calls.

@@ -128,3 +128,29 @@ func TestUploads(t *testing.T) {
 		require.Equal(t, 2, d.closed)
 	}
 }
+
+// panicking is a device that panics after the copy of weights has begun.
+type panicking struct{ *uploader }
+
+func (d panicking) Info() device.Info { panic("no such device") }
+
+// TestCompilePanics: a panic while a program is compiled ends the copy of its weights and closes the device.
+func TestCompilePanics(t *testing.T) {
+	m := fusetest.Load(t, "etc-gemma4-chat-sample")
+	for _, c := range m.Constants {
+		p, err := ir.ReadData(c.Data)
+		require.NoError(t, err)
+		c.Data = mapped{c.Data, p}
+	}
+	e, d := emulated(t).(gpu.Engine), &uploader{}
+	e.Open = func(open func() (device.Device, error)) func() (device.Device, error) {
+		return func() (_ device.Device, err error) {
+			d.Device, err = open()
+			return panicking{d}, err
+		}
+	}(e.Open)
+	_, err := engine.Compile(e, m, engine.Options{Precision: eval.FP32})
+	require.ErrorContains(t, err, "no such device")
+	require.NotEmpty(t, d.parts)
+	require.Equal(t, 2, d.closed, "the copy, then the device")
+}
