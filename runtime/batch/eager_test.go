@@ -23,7 +23,10 @@ import (
 type eager struct {
 	drawing
 	begun, taken atomic.Int64 // calls that were begun, and those of them that were made
+	fail         atomic.Bool  // the next call fails after it has begun the one that follows
 }
+
+var errEager = errors.New("the device failed")
 
 func (e *eager) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
 	x, err := e.drawing.Compile(m, o)
@@ -82,7 +85,9 @@ func (x *eagerInstance) CallPipelined(ctx context.Context, entry string, inputs 
 		x.inputs = append(x.inputs, eval.Value{Tensor: v.Tensor.Clone()})
 	}
 	copy(x.inputs[0].Tensor.I[:next.Fed], out[0].Tensor.I)
-	x.outputs, err = x.inner.Call(ctx, entry, x.inputs)
+	if x.outputs, err = x.inner.Call(ctx, entry, x.inputs); err == nil && x.of.fail.CompareAndSwap(true, false) {
+		x.next, err = nil, errEager
+	}
 	return out, err
 }
 
@@ -196,4 +201,41 @@ func TestNothingAhead(t *testing.T) {
 	require.NoError(t, err)
 	collect(t, s)
 	require.Positive(t, e.begun.Load())
+}
+
+// TestRunnerAheadFails: a call that fails with the next one begun ends its streams with the error. All of their memory
+// comes back, and later answers are right.
+func TestRunnerAheadFails(t *testing.T) {
+	m, e := fusetest.Load(t, "neighbours/qwen35-4w"), &eager{}
+	alone := newPool(t, m, reference.Engine{}, eval.FP32, small)
+	r := begin(t, m, e)
+	q := plain(7, 8, 9)
+	want := aloneAnswer(t, alone, q)
+	long := q
+	long.Stop, long.MaxTokens = nil, r.Limits().Positions-len(q.Prompt) // they run until they fail
+	for range 3 {
+		var streams []*batch.Stream
+		for range 3 {
+			s, err := r.Submit(t.Context(), long)
+			require.NoError(t, err)
+			_, more := s.Next(t.Context())
+			require.True(t, more)
+			streams = append(streams, s)
+		}
+		e.fail.Store(true)
+		for _, s := range streams {
+			for range s.Tokens(t.Context()) { //nolint:revive // only the end counts
+			}
+			_, err := s.End()
+			require.ErrorIs(t, err, errEager)
+		}
+		s, err := r.Submit(t.Context(), q)
+		require.NoError(t, err)
+		got, _ := collect(t, s)
+		require.Equal(t, want, got)
+		require.NoError(t, r.Do(t.Context(), func(batch.Executor) {}))
+		require.Equal(t, r.Stats().Idle, r.Stats().Used)
+	}
+	require.Positive(t, e.taken.Load())
+	require.EqualValues(t, 3, r.Stats().Failed)
 }
