@@ -91,7 +91,7 @@ func ExampleSession_Save() {
 	// true
 }
 
-// Logits tell what the program would say behind a text that it is made to say: a name that begins with P.
+// Logits tell what the program would say after a text that it is made to say: a name that begins with P.
 func ExampleSession_GenerateTokens() {
 	best := 0
 	session, err := etc.OpenSession(program(), etc.Options{Device: "cpu"}, etc.Parameters{

@@ -99,7 +99,7 @@ func TestSessionBeginsAnew(t *testing.T) {
 	require.Empty(t, s.Messages())
 }
 
-// Logits come behind the prompt and every token, and those of forced tokens are not drawn.
+// Logits come after the prompt and every token, and those of forced tokens are not drawn.
 func TestSessionForced(t *testing.T) {
 	for _, sampler := range []string{"file", "runtime"} {
 		var rows [][]float32

@@ -169,7 +169,7 @@ func randomize(r *rand.Rand, v reflect.Value) {
 	}
 }
 
-// readAttrs reads attributes as they stand behind an operation.
+// readAttrs reads attributes as they stand after an operation.
 func readAttrs(t *testing.T, def *OpDef, text string) any {
 	t.Helper()
 	op := &Op{Def: def, Attrs: def.NewAttrs()}

@@ -55,7 +55,7 @@ func ReadExtendedHeader(file []byte) (*ExtendedHeader, error) {
 
 // WithExtendedHeader returns a finished program with the header inserted, and the header with its ProgramSize
 // set. base returns the SegmentBase for a program of that many bytes, which is the place to align it. The
-// header's 32 bytes keep the alignment of everything behind it.
+// header's 32 bytes keep the alignment of everything after it.
 func WithExtendedHeader(program []byte, segmentSize uint64, base func(programSize uint64) uint64) ([]byte,
 	ExtendedHeader) {
 	h := ExtendedHeader{ProgramSize: uint64(len(program)) + extendedHeaderLength, SegmentSize: segmentSize}
@@ -76,7 +76,7 @@ func WithExtendedHeader(program []byte, segmentSize uint64, base func(programSiz
 //	 0  anything (zeros)
 //	 4  "MLX0"
 //	 8  end of the graph, from the start of the payload  u64
-//	16  bytes of data behind the graph (0)               u64
+//	16  bytes of data after the graph (0)               u64
 //	24  the graph
 const (
 	MLXHeaderSize   = 24 // bytes before the graph

@@ -119,7 +119,7 @@ func (v *verifier) u32(at int64) uint32 { return binary.LittleEndian.Uint32(v.bu
 // span checks that n bytes at an aligned offset are in the buffer. align is a power of two.
 func (v *verifier) span(f *field, at, n, align int64, what string) error {
 	if at < 0 || at > v.size || n > v.size-at {
-		return v.fail(f, at, "%s of %d bytes ends behind the buffer's %d", what, n, v.size)
+		return v.fail(f, at, "%s of %d bytes ends beyond the buffer's %d", what, n, v.size)
 	}
 	if at&(align-1) != 0 {
 		return v.fail(f, at, "%s is not aligned to %d bytes", what, align)
@@ -311,7 +311,7 @@ func (v *verifier) vector(f *field, at, size, align int64) (int64, error) {
 	}
 	n := int64(v.u32(at))
 	if n*size > v.size-at-4 {
-		return 0, v.fail(f, at, "vector of %d elements of %d bytes ends behind the buffer's %d", n, size, v.size)
+		return 0, v.fail(f, at, "vector of %d elements of %d bytes ends beyond the buffer's %d", n, size, v.size)
 	}
 	if n > 0 && (at+4)&(align-1) != 0 {
 		return 0, v.fail(f, at+4, "content of the vector is not aligned to %d bytes", align)

@@ -19,7 +19,7 @@ func TestVerifyAccepts(t *testing.T) {
 	p := mustMarshal(t, Program(), sampleProgram())
 	require.Empty(t, cmp.Diff("forward", string(program.GetRootAsProgram(p, 0).UnPack().ExecutionPlan[0].Name)))
 	require.NoError(t, Verify(Program(), p, ""), "an empty identifier is not compared")
-	require.NoError(t, Verify(Program(), append(p, 1, 2, 3), "ET12"), "bytes behind the tables do not matter")
+	require.NoError(t, Verify(Program(), append(p, 1, 2, 3), "ET12"), "bytes after the tables do not matter")
 	mustMarshal(t, MLXGraph(), sampleGraph())
 }
 
@@ -104,7 +104,7 @@ func TestVerifyRefusesBytes(t *testing.T) {
 		offset               int
 	}{
 		"nothing":             {nil, "MLXGraph", "", "0 bytes are too few", 0},
-		"root behind the end": {patched(graph, 0, 0xfc, 0xff), "MLXGraph", "", "ends behind the buffer", 0xfffc},
+		"root behind the end": {patched(graph, 0, 0xfc, 0xff), "MLXGraph", "", "ends beyond the buffer", 0xfffc},
 		"root of zero":        {patched(graph, 0, 0), "MLXGraph", "", "offset of 0 bytes", 0},
 		"root not aligned":    {patched(graph, 0, byte(root+1)), "MLXGraph", "", "not aligned to 4", root + 1},
 		"root negative":       {patched(graph, 0, 0, 0, 0, 0x80), "MLXGraph", "", "offset of 2147483648 bytes", 0},
@@ -122,7 +122,7 @@ func TestVerifyRefusesBytes(t *testing.T) {
 		"field behind": {patched(graph, vtable+4, 0xfc), "MLXGraph", "version",
 			"value of 4 bytes ends", root + 0xfc},
 		"string behind": {patched(graph, versionSlot, 0xf0, 0xff), "MLXGraph", "version",
-			"ends behind", versionSlot + 0xfff0},
+			"ends beyond", versionSlot + 0xfff0},
 		"string too long": {patched(graph, version, 0xff, 0xff, 0xff, 0xff), "MLXGraph", "version",
 			"vector of 4294967295 elements of 1 bytes", version},
 		"string without NUL": {patched(graph, version+5, 'x'), "MLXGraph", "version",

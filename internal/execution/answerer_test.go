@@ -73,7 +73,7 @@ func talk(t *testing.T, m *session.Model, r session.Request, second []int) (answ
 }
 
 // TestDraftsChangeNothing: the tokens with drafts are those of a session, whatever drafts, however many, greedy and
-// drawn, across the ends of windows and chunks, stop tokens and full contexts, and in a second answer behind the
+// drawn, across the ends of windows and chunks, stop tokens and full contexts, and in a second answer after the
 // first.
 func TestDraftsChangeNothing(t *testing.T) {
 	long := make([]int, 58) // its answer goes over the end of the window

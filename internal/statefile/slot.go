@@ -18,7 +18,7 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 )
 
-// A slot file is a safetensors file with the state behind a prefix of tokens: the tokens, a tensor for each part of the
+// A slot file is a safetensors file with the state after a prefix of tokens: the tokens, a tensor for each part of the
 // state, exactly as the server holds it, and as metadata the program, the precision and the form of the state. Its last
 // tensor has a checksum of 8 bytes for each part, so that parts can be written and read beside each other, and one of
 // all the rest. Checksums are of xxHash's 64 bits: they are for damage, and what they cover is not secret from who can
@@ -27,7 +27,7 @@ const (
 	slotForm  = "etc.slot.form"  // batch.Saved.Form
 	slotParts = "etc.slot.parts" // JSON: the buffers of the parts, their dtypes and shapes, in order
 	slotPart  = "part."          // before the number of a part
-	slotSums  = "sums"           // the checksums; it sorts behind all others, so that it is written last
+	slotSums  = "sums"           // the checksums; it sorts after all others, so that it is written last
 )
 
 // slotKeys are the metadata that the checksum covers.

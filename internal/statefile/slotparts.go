@@ -60,7 +60,7 @@ type readPart struct {
 	err     error
 }
 
-// write writes a part, and begins those behind it. Parts are written by one goroutine, in any order.
+// write writes a part, and begins those after it. Parts are written by one goroutine, in any order.
 func (w *slotWriter) write(out io.Writer, part int) error {
 	for i := part; i < min(part+1+runtime.GOMAXPROCS(0), len(w.parts)); i++ {
 		if w.parts[i] == nil {

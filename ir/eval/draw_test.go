@@ -68,7 +68,7 @@ func TestDrawIsSample(t *testing.T) {
 	}
 }
 
-// TestDrawMinP: min-p alone keeps exactly the tokens that are likely enough, and comes behind top-k and top-p.
+// TestDrawMinP: min-p alone keeps exactly the tokens that are likely enough, and comes after top-k and top-p.
 func TestDrawMinP(t *testing.T) {
 	logits := Floats(ir.F32, []int{1, 6}, []float32{2, 1, float32(2 + math.Log(0.25)), 0, 3, float32(math.NaN())})
 	for _, c := range []struct {
@@ -77,7 +77,7 @@ func TestDrawMinP(t *testing.T) {
 	}{
 		{drawSettings{temperature: 1, topP: 1, minP: 0.3}, []int64{0, 4}},
 		{drawSettings{temperature: 1, topP: 1, minP: 0.1}, []int64{0, 1, 4}},
-		{drawSettings{temperature: 3, topP: 1, minP: 0.3}, []int64{0, 1, 2, 3, 4}}, // behind the temperature
+		{drawSettings{temperature: 3, topP: 1, minP: 0.3}, []int64{0, 1, 2, 3, 4}}, // after the temperature
 		{drawSettings{temperature: 1, topP: 1, minP: 1}, []int64{4}},
 		{drawSettings{temperature: 1, topP: 1, minP: 7}, []int64{4}},
 		{drawSettings{temperature: 1, topP: 1, minP: -1}, []int64{0, 1, 2, 3, 4}},

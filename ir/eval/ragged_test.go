@@ -205,7 +205,7 @@ func TestRowsOfSlots(t *testing.T) {
 					entries = append(entries, int64(len(writes)), int64(n), at[i])
 					for j := range n {
 						to := int64(-1)
-						if j == n-1 || j == 0 { // the state behind the first row is a checkpoint
+						if j == n-1 || j == 0 { // the state after the first row is a checkpoint
 							to, free = int64(free[0]), free[1:]
 							next[i] = to
 						}
@@ -249,7 +249,7 @@ func TestRopeRows(t *testing.T) {
 	}
 }
 
-// TestUnitCopy: pairs are copied one behind the other, and negative ones are none.
+// TestUnitCopy: pairs are copied one after the other, and negative ones are none.
 func TestUnitCopy(t *testing.T) {
 	state := iota32(4, 2)
 	update(t, "unit_copy", nil, FP32, state, Ints(ir.I32, []int{3, 2}, []int64{0, 2, -1, -1, 2, 3}))

@@ -62,7 +62,7 @@ func TestSortIsStable(t *testing.T) {
 }
 
 // What programs may rely on: element kth is where sorting puts it, nothing before it is greater, nothing
-// behind it smaller, and no element is lost.
+// after it smaller, and no element is lost.
 func TestPartition(t *testing.T) {
 	s := rand.New(rand.NewPCG(9, 10))
 	for range 300 {

@@ -16,7 +16,7 @@ import (
 	"github.com/etc-ml/etc/runtime/session"
 )
 
-// BenchmarkOneStream decodes in turns by a session and by a ragged call of one row, behind 3500 positions, and
+// BenchmarkOneStream decodes in turns by a session and by a ragged call of one row, after 3500 positions, and
 // reports the least time of each in microseconds.
 func BenchmarkOneStream(b *testing.B) {
 	for _, name := range []string{"etc-gemma4-chat-sample", "etc-qwen35moe-chat-sample"} {
@@ -67,7 +67,7 @@ func BenchmarkOneStream(b *testing.B) {
 	}
 }
 
-// BenchmarkStreams decodes many sequences in calls of a row each, behind 200 positions, and reports the tokens per
+// BenchmarkStreams decodes many sequences in calls of a row each, after 200 positions, and reports the tokens per
 // second of all together.
 func BenchmarkStreams(b *testing.B) {
 	for _, name := range []string{"etc-gemma4-chat-sample", "etc-qwen35moe-chat-sample"} {

@@ -18,7 +18,7 @@ import (
 
 // TestCentroidDrafts: an assistant with a centroid head, whose rows are not independent of one another, drafts one
 // sequence at a time beside other streams what the methods of the file draft that are called one by one, greedy and
-// drawn, before and behind the end of the window.
+// drawn, before and after the end of the window.
 func TestCentroidDrafts(t *testing.T) {
 	attention := func(kv, head, rotary int, theta float64) huggingface.AttentionGeometry {
 		return huggingface.AttentionGeometry{Heads: 4, KVHeads: kv, HeadDim: head, RotaryDim: rotary, RopeTheta: theta}

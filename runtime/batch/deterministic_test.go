@@ -99,7 +99,7 @@ func stored(t testing.TB, m *ir.Module) (out []ragged.Storage) {
 
 // TestStoredState: caches of 8 bits and recurrent state in bf16 are cut, forked, rolled back and shared as others are:
 // bit for bit on the reference engine, which defines them, and on the CPU with engine.Options.Deterministic. State is
-// rounded behind every row, so no cut shows.
+// rounded after every row, so no cut shows.
 func TestStoredState(t *testing.T) {
 	for i, name := range models() {
 		t.Run(name, func(t *testing.T) {

@@ -132,7 +132,7 @@ func (s *Stream) draws(n int) []Draw {
 	return out
 }
 
-// rowsBehind says what the executor gives behind each of the drafts. Each row is made as if the drafts up to it were
+// rowsBehind says what the executor gives after each of the drafts. Each row is made as if the drafts up to it were
 // part of the answer.
 func (s *Stream) rowsBehind(drafts []int32, samples bool) []Row {
 	if len(drafts) == 0 {

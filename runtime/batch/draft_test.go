@@ -279,7 +279,7 @@ func TestDraftsAreThoseOfOne(t *testing.T) {
 	}
 }
 
-// checkRounds holds the rounds of an answer of tokens behind a prompt against the drafts that they must have.
+// checkRounds holds the rounds of an answer of tokens after a prompt against the drafts that they must have.
 func checkRounds(t *testing.T, rounds speculate.Log, chains map[int][]int32, prompt, tokens int) {
 	t.Helper()
 	at := prompt + 1 // the first token comes with the prompt
@@ -351,7 +351,7 @@ func TestDraftsOnGPU(t *testing.T) {
 	}
 }
 
-// TestSequenceDrafts: a program that feeds its sequences itself drafts behind one of them, which leaves it as it was,
+// TestSequenceDrafts: a program that feeds its sequences itself drafts after one of them, which leaves it as it was,
 // in a block that it shares, too.
 func TestSequenceDrafts(t *testing.T) {
 	for _, d := range draftedModels[3:] {
@@ -395,7 +395,7 @@ func TestSequenceDrafts(t *testing.T) {
 			_, err = s.Draft(t.Context(), drafts[0], got[0][0].Hidden[1:], draws...)
 			require.ErrorContains(t, err, "the draft wants 128")
 			_, err = other.Draft(t.Context(), 1, nil)
-			require.ErrorContains(t, err, "0 drafts behind")
+			require.ErrorContains(t, err, "0 drafts after")
 		})
 	}
 }

@@ -64,8 +64,8 @@ func (m *methods) call(name string, tokens []int, position int, hidden ...[]floa
 	return rows[len(rows)-1], split(given[1].Tensor)
 }
 
-// chains gives what a round of k drafts drafts behind each beginning of a text that has more than known tokens, by its
-// length: of the tokens, the last was drawn and not fed yet. p are the parameters of the draws, the first behind known.
+// chains gives what a round of k drafts drafts after each beginning of a text that has more than known tokens, by its
+// length: of the tokens, the last was drawn and not fed yet. p are the parameters of the draws, the first after known.
 func (m *methods) chains(text []int, known, k int, p batch.Draw) map[int][]int32 {
 	m.t.Helper()
 	require.NoError(m.t, m.Reset())

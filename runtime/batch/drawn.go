@@ -50,7 +50,7 @@ func addDraws(m *ir.Module, vocab int) error {
 	return nil
 }
 
-// buildDraws appends the sampler to the logits of an entry. It adds parameters behind the entry's own, in this order:
+// buildDraws appends the sampler to the logits of an entry. It adds parameters after the entry's own, in this order:
 //
 //	temperature f32[W], top_k i64[W], top_p f32[W], min_p f32[W], key i64[W]
 //

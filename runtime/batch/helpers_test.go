@@ -95,7 +95,7 @@ func (i *hashInstance) Run(ctx context.Context, inputs []eval.Value) ([]eval.Val
 	return []eval.Value{{Tensor: eval.Ints(ir.I64, []int{1}, []int64{int64(batch.Choose(d, row))})}}, nil
 }
 
-// logitsOf are the logits behind tokens.
+// logitsOf are the logits after tokens.
 func logitsOf(tokens []int64) []float32 {
 	h := uint64(1469598103934665603)
 	for _, t := range tokens {

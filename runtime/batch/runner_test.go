@@ -102,7 +102,7 @@ func TestPrefixIsNotComputedAgain(t *testing.T) {
 	require.Equal(t, kept, end.Cached, "the answer's state is kept too")
 }
 
-// TestDeviceErrorEndsItsCallOnly: the streams of a call that failed fail, and what comes behind is right.
+// TestDeviceErrorEndsItsCallOnly: the streams of a call that failed fail, and what comes after is right.
 func TestDeviceErrorEndsItsCallOnly(t *testing.T) {
 	e := &hasher{}
 	run := start(t, e, false, 2, 20)
@@ -173,7 +173,7 @@ func TestStatsOfAnIdleRunner(t *testing.T) {
 		case s := <-submitted:
 			s.Cancel()
 			submitted <- s
-		default: // the call behind the one that saw the stream
+		default: // the call after the one that saw the stream
 		}
 	}})
 	require.NoError(t, err)

@@ -186,7 +186,7 @@ func (r *Runner) save(x Executor, tokens []int) (*Saved, error) {
 // run.
 func (r *Runner) Restore(ctx context.Context, saved *Saved) error {
 	if n := len(saved.Tokens); n == 0 || n > r.limits.Positions {
-		return fmt.Errorf("a state behind %d tokens, want 1 to %d", n, r.limits.Positions)
+		return fmt.Errorf("a state after %d tokens, want 1 to %d", n, r.limits.Positions)
 	}
 	for i, t := range saved.Tokens {
 		if t < 0 || r.limits.Vocab > 0 && int(t) >= r.limits.Vocab {

@@ -72,7 +72,7 @@ func requireIdle(t *testing.T, r *batch.Runner) {
 	require.Equal(t, r.Stats().Used, r.Stats().Idle)
 }
 
-// save takes out the state behind some tokens, until the test ends.
+// save takes out the state after some tokens, until the test ends.
 func save(t *testing.T, r *batch.Runner, tokens []int) *batch.Saved {
 	t.Helper()
 	k, err := r.Save(t.Context(), tokens)

@@ -247,7 +247,7 @@ func (s *simulation) execute(r *rand.Rand, x batch.Executor, sched *schedule.Sch
 	return results
 }
 
-// drafts proposes the tokens behind, some of them wrong.
+// drafts proposes the tokens after, some of them wrong.
 func (s *simulation) drafts(r *rand.Rand, j *job) []int32 {
 	if j.Drafts == 0 {
 		return nil

@@ -112,13 +112,13 @@ func (s *Sequence) Draft(ctx context.Context, token int32, hidden []float32, dra
 	case !ok || d.Drafts() == speculate.None:
 		return nil, errors.New("the program of the executor has no draft")
 	case len(draws) == 0 || s.Position() == 0:
-		return nil, fmt.Errorf("%d drafts behind %d tokens, want at least one behind one", len(draws), s.Position())
+		return nil, fmt.Errorf("%d drafts after %d tokens, want at least one after one", len(draws), s.Position())
 	case token < 0 || s.pool.limits.Vocab > 0 && int(token) >= s.pool.limits.Vocab:
 		return nil, fmt.Errorf("token %d, want one of %d", token, s.pool.limits.Vocab)
 	case len(draws) > s.pool.limits.Rows:
 		return nil, fmt.Errorf("%d drafts, want at most as many as a call has rows, %d", len(draws), s.pool.limits.Rows)
 	case s.Position()+len(draws) > s.pool.limits.Positions:
-		return nil, fmt.Errorf("%d drafts behind %d tokens do not fit the context of %d tokens",
+		return nil, fmt.Errorf("%d drafts after %d tokens do not fit the context of %d tokens",
 			len(draws), s.Position(),
 			s.pool.limits.Positions)
 	}
@@ -232,7 +232,7 @@ func (p *Pool) check(feeds []Feed) error {
 		case f.Exact && n > p.limits.Rows:
 			return fmt.Errorf("%d tokens to take back, a call has at most %d", n, p.limits.Rows)
 		case f.Sequence.Position()+n > p.limits.Positions:
-			return fmt.Errorf("%d tokens behind %d do not fit the context of %d tokens", n, f.Sequence.Position(),
+			return fmt.Errorf("%d tokens after %d do not fit the context of %d tokens", n, f.Sequence.Position(),
 				p.limits.Positions)
 		}
 		for _, t := range f.Tokens {

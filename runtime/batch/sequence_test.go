@@ -31,7 +31,7 @@ func TestSequences(t *testing.T) {
 	feed("1 tokens of which 2 give something", batch.Feed{Sequence: s, Tokens: ids(0, 1), Rows: make([]batch.Row, 2)})
 	feed("token 256 is not in the vocabulary of 256 tokens", batch.Feed{Sequence: s, Tokens: []int32{256}})
 	feed("fed twice", batch.Feed{Sequence: s, Tokens: ids(0, 1)}, batch.Feed{Sequence: s, Tokens: ids(0, 1)})
-	feed("300 tokens behind 0 do not fit the context of 256 tokens", batch.Feed{Sequence: s, Tokens: ids(0, 300)})
+	feed("300 tokens after 0 do not fit the context of 256 tokens", batch.Feed{Sequence: s, Tokens: ids(0, 300)})
 	feed("13 tokens to take back, a call has at most 12", batch.Feed{Sequence: s, Tokens: ids(0, 13), Exact: true})
 	require.Zero(t, s.Position())
 
@@ -39,7 +39,7 @@ func TestSequences(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, out, 2, "a prompt longer than a call is fed in several")
 	require.Equal(t, 30, s.Position())
-	require.ErrorContains(t, s.Rollback(1), "no state was kept behind 29")
+	require.ErrorContains(t, s.Rollback(1), "no state was kept after 29")
 	fork, err := s.Fork()
 	require.NoError(t, err)
 	_, err = pool.Feed(t.Context(), batch.Feed{Sequence: fork, Tokens: ids(1, 3), Exact: true})

@@ -22,7 +22,7 @@ type Stream struct {
 	counts  map[int]int // how often a token occurs in the answer; nil without a penalty
 	mask    []uint64
 	failure error
-	hidden  []float32       // the hidden state behind the last token that was fed, which a draft starts from
+	hidden  []float32       // the hidden state after the last token that was fed, which a draft starts from
 	index   speculate.Index // of prompt and answer, for drafts from the text
 	rounds  speculate.Log
 	member  speculate.Member // what Shared has learned of the stream's drafts

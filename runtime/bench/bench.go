@@ -81,7 +81,7 @@ func Check(m *session.Model, o Options) error {
 			case n < 0:
 				return fmt.Errorf("%s%d: a negative number of tokens", tests.name, n)
 			case n > 0 && n > m.MaxSeqLen-deepest && deepest > 0:
-				return fmt.Errorf("%s%d: %d tokens behind %d do not fit the context of %d tokens", tests.name, n,
+				return fmt.Errorf("%s%d: %d tokens after %d do not fit the context of %d tokens", tests.name, n,
 					n, deepest, m.MaxSeqLen)
 			case n > m.MaxSeqLen:
 				return fmt.Errorf("%s%d: %d tokens do not fit the context of %d tokens", tests.name, n, n, m.MaxSeqLen)

@@ -34,7 +34,7 @@ func (o DraftOptions) Check(context int) error {
 	case o.Repetitions < 1 || o.Repetitions > maxRepetitions:
 		return fmt.Errorf("%d repetitions, want 1 to %d", o.Repetitions, maxRepetitions)
 	case o.Depth < 1 || o.Depth+most+1 > context:
-		return fmt.Errorf("%d drafts behind %d tokens do not fit the context of %d tokens", most, o.Depth, context)
+		return fmt.Errorf("%d drafts after %d tokens do not fit the context of %d tokens", most, o.Depth, context)
 	}
 	return nil
 }

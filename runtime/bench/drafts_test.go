@@ -26,7 +26,7 @@ func TestDraftRows(t *testing.T) {
 	tick := func() time.Time { now = now.Add(10 * time.Millisecond); return now }
 	options := bench.DraftOptions{Drafts: []int{1, 3}, Depth: 5, Text: true, Repetitions: 2, Now: tick}
 	require.NoError(t, options.Check(24))
-	require.ErrorContains(t, options.Check(8), "3 drafts behind 5 tokens do not fit the context of 8 tokens")
+	require.ErrorContains(t, options.Check(8), "3 drafts after 5 tokens do not fit the context of 8 tokens")
 	rows, err := bench.RunDrafts(t.Context(), pool, options)
 	require.NoError(t, err)
 	require.Len(t, rows, 2)

@@ -227,7 +227,7 @@ func (t *Table) Rollback(n int) error {
 	case n < 0 || n > t.rows:
 		return fmt.Errorf("roll back %d positions: the last call has %d left to take back", n, t.rows)
 	case t.mem.layout.SlotBytes > 0 && pos > 0 && t.stateAt(pos) < 0:
-		return fmt.Errorf("roll back %d positions: no state was kept behind %d; run the call with Exact", n, pos)
+		return fmt.Errorf("roll back %d positions: no state was kept after %d; run the call with Exact", n, pos)
 	}
 	l := t.mem.layout
 	t.pos, t.rows = pos, t.rows-n

@@ -184,7 +184,7 @@ func TestRollbackNeedsState(t *testing.T) {
 	w := newWorld(t, layouts["hybrid"], 1000, 0, false)
 	s := &sequence{table: w.memory.NewTable()}
 	require.True(t, w.feed(t, s, []int32{1, 2, 3, 4, 5}, cache.Extent{Checkpoints: []int{3}}))
-	require.ErrorContains(t, s.table.Rollback(1), "no state was kept behind 4")
+	require.ErrorContains(t, s.table.Rollback(1), "no state was kept after 4")
 	require.ErrorContains(t, s.table.Rollback(6), "has 5 left")
 	require.NoError(t, s.table.Rollback(2))
 	require.Equal(t, 3, s.table.Pos())

@@ -47,7 +47,7 @@ func module() *ir.Module {
 // rolled back, and on the seed where the temperature is not 0.
 type recurrent struct {
 	fed  int                      // tokens, over all instances
-	fail func(position int) error // nil for never; called with the position behind each call
+	fail func(position int) error // nil for never; called with the position after each call
 	kept bool                     // whether instances are engine.Stateful
 }
 
@@ -80,7 +80,7 @@ func (x *instance) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, 
 	for i, t := range inputs[0].Tensor.I {
 		p := int(inputs[1].Tensor.I[i])
 		if p == 0 {
-			x.state, x.position = 0, 0 // as causal attention has it: what is behind the position is not seen
+			x.state, x.position = 0, 0 // as causal attention has it: what is after the position is not seen
 		}
 		if p != x.position {
 			return nil, errors.New("a gap in the positions")

@@ -7,7 +7,7 @@
 // A front end (regex.go, gbnf.go, schema.go and the files behind it) makes rules of expressions over bytes (expr.go).
 // compileProgram (build.go, program.go) makes positions of them that have no empty moves, takes away what cannot end,
 // and refuses rules that begin with themselves. A machine (state.go) runs the program: a state is the set of all
-// readings of the text so far, each a position and the frames that wait behind it. Readings that wait alike share their
+// readings of the text so far, each a position and the frames that wait after it. Readings that wait alike share their
 // frames (a graph-structured stack), so the states of an ambiguous grammar grow with the text and not exponentially. A
 // counted repetition is a rule with a counter, so a maxLength of a million costs no more than one of ten. States,
 // frames and transitions are made when they are first asked for and kept by content.

@@ -119,7 +119,7 @@ func (p *gbnfParser) definition() error {
 	p.is[name] = true
 	p.space(false)
 	if !p.take("::=") {
-		return p.fail("expected ::= behind the name %s, found %s", name, p.found())
+		return p.fail("expected ::= after the name %s, found %s", name, p.found())
 	}
 	p.space(true)
 	e, err := p.alternatives(0)
@@ -358,7 +358,7 @@ func (p *gbnfParser) repeated(e *expr) (*expr, error) {
 		p.space(false)
 	}
 	if !p.take("}") {
-		return nil, p.fail("expected } behind a count, found %s", p.found())
+		return nil, p.fail("expected } after a count, found %s", p.found())
 	}
 	if high < low {
 		return nil, p.fail("a count from %d to %d", low, high)

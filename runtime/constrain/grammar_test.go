@@ -118,7 +118,7 @@ func TestUTF8Ranges(t *testing.T) {
 	})
 }
 
-// randomGrammar draws a grammar of a few rules; each call stands behind a byte, so none begins with itself.
+// randomGrammar draws a grammar of a few rules; each call stands after a byte, so none begins with itself.
 func randomGrammar(t *rapid.T) string {
 	names := []string{"root", "a", "b"}
 	var part func(depth int) string

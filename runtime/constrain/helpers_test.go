@@ -23,7 +23,7 @@ func compile(t require.TestingT, kind Kind, text string) *Grammar {
 	return g
 }
 
-// byteVocab has a token for each byte, the given ones, and a stop token behind.
+// byteVocab has a token for each byte, the given ones, and a stop token after.
 func byteVocab(t require.TestingT, more ...string) (v *Vocab, stop int) {
 	var tokens [][]byte
 	for b := range 256 {

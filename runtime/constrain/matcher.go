@@ -26,7 +26,7 @@ func (m *Matcher) Clone() *Matcher {
 // Accept goes on by one token. An error (ErrToken, ErrTooComplex) leaves the matcher as it was.
 func (m *Matcher) Accept(token int) error {
 	if m.stop > 0 {
-		return fmt.Errorf("token %d behind a stop token: %w", token, ErrToken)
+		return fmt.Errorf("token %d after a stop token: %w", token, ErrToken)
 	}
 	v := m.k.v
 	if token < 0 || token >= len(v.tokens) {
@@ -55,7 +55,7 @@ func (m *Matcher) Accept(token int) error {
 // AcceptBytes advances by several bytes at once. Rollback counts them as one token.
 func (m *Matcher) AcceptBytes(text []byte) error {
 	if m.stop > 0 {
-		return fmt.Errorf("bytes behind a stop token: %w", ErrToken)
+		return fmt.Errorf("bytes after a stop token: %w", ErrToken)
 	}
 	s, err := m.follow(m.state(), text)
 	if err != nil {

@@ -26,7 +26,7 @@ func TestMatcher(t *testing.T) {
 	require.NoError(t, m.Accept(258))
 	require.NoError(t, m.Accept(258))
 	require.ErrorIs(t, m.Accept(258), ErrToken)
-	require.ErrorIs(t, m.Accept(260), ErrToken) // nothing stands behind the value
+	require.ErrorIs(t, m.Accept(260), ErrToken) // nothing stands after the value
 	other := m.Clone()
 	require.NoError(t, m.Accept(259))
 	require.True(t, m.CanEnd())

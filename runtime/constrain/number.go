@@ -183,7 +183,7 @@ func multiplesOf(n int64) *dfa {
 func decimal(r *big.Rat) (whole, fraction string, err error) {
 	places, exact := r.FloatPrec()
 	if !exact || places > maxDigits {
-		return "", "", fmt.Errorf("%s has more than %d digits behind the point", r.RatString(), maxDigits)
+		return "", "", fmt.Errorf("%s has more than %d digits after the point", r.RatString(), maxDigits)
 	}
 	whole, fraction, _ = strings.Cut(r.FloatString(places), ".")
 	if len(whole) >= maxDigits {

@@ -31,7 +31,7 @@ func lengthened(t *testing.T, m *ir.Module, rows int) *ir.Module {
 }
 
 // TestLongCalls: a program that takes longer calls than it declares gives what the program gives for the same tokens in
-// calls that it declares, also in single tokens behind them, when its rings have wrapped around.
+// calls that it declares, also in single tokens after them, when its rings have wrapped around.
 func TestLongCalls(t *testing.T) {
 	for _, name := range append(fusetest.Names(), fusetest.Neighbours()...) {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ func StripSampler(m *ir.Module) (*ir.Module, error) {
 	for i, p := range f.Params {
 		if sampled := p == s.temperature || p == s.topK || p == s.topP || p == s.seed; !sampled || uses[p] > 0 {
 			if i != len(kept) {
-				return nil, fmt.Errorf("%s: input %d (%s) stands behind those of the sampling head", f.Name, i, p.Param)
+				return nil, fmt.Errorf("%s: input %d (%s) stands after those of the sampling head", f.Name, i, p.Param)
 			}
 			kept = append(kept, p)
 		}

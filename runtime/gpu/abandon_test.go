@@ -13,7 +13,7 @@ import (
 	"github.com/etc-ml/etc/runtime/engine/enginetest"
 )
 
-// TestAbandon: a call is abandoned between its sequences, here before and behind an operation of the host; an instance
+// TestAbandon: a call is abandoned between its sequences, here before and after an operation of the host; an instance
 // that was reset gives what a new one gives.
 func TestAbandon(t *testing.T) {
 	m, err := ir.Parse(`module {

@@ -143,7 +143,7 @@ func (b *binder) rotatedHeads(width int) *rotated {
 
 // checkSlots adds a check that runs for every call: the positions that the operation writes must fit its cache. An
 // operation with a stop position writes the slots from start to stop. There must be as many of them as there are
-// tokens, and none may lie behind the last slot. An operation without a stop position writes a ring buffer, where
+// tokens, and none may lie after the last slot. An operation without a stop position writes a ring buffer, where
 // positions wrap around; there the check is only that start is from 0 to 2^30 - 1. checkSlots returns false where the
 // host does not know stop.
 func (b *binder) checkSlots(start *hostValue, name string, slots, tokens int) bool {

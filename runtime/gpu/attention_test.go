@@ -39,7 +39,7 @@ MORE
 }
 `
 
-// secondToken is a second token behind the first, of which the result of the first is no part.
+// secondToken is a second token after the first, of which the result of the first is no part.
 const secondToken = `
     %7 = add_int(a=%1, b=1) : int(2+p)
     %8 = multiply(a=%q, b=%q) : f32[1,4,1,64]

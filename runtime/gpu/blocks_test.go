@@ -254,7 +254,7 @@ func TestBlocksByTiles(t *testing.T) {
 	}
 }
 
-// TestUnits: parts of buffers are read as they are, and written exactly: of both dtypes, in any order, one behind the
+// TestUnits: parts of buffers are read as they are, and written exactly: of both dtypes, in any order, one after the
 // other or not, and none where a number is negative.
 func TestUnits(t *testing.T) {
 	t.Parallel()

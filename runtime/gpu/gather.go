@@ -100,7 +100,7 @@ func roundedRows(rows int) int {
 	return n
 }
 
-// gather reads rows of an operand, which run over all axes behind the given one, by the indices in another operand.
+// gather reads rows of an operand, which run over all axes after the given one, by the indices in another operand.
 // Axes before that one must have a single index. Indices that lie outside are clamped.
 func (b *binder) gather(from string, axis int, indices string) bool {
 	shape, ok := b.Dims(b.Op.Input(from).Type)

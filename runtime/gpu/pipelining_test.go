@@ -54,7 +54,7 @@ func (f *follower) follow(n int) {
 	}
 }
 
-// snapshots compares what is whole in a state: not caches, where a row that does not count may lie behind the others.
+// snapshots compares what is whole in a state: not caches, where a row that does not count may lie after the others.
 func (f *follower) snapshots() (plain, ahead []engine.State) {
 	f.Helper()
 	plain, err := f.plain.(engine.Stateful).Snapshot()
@@ -119,7 +119,7 @@ func TestAhead(t *testing.T) {
 			f.follow(1)
 			f.feed(1, f.token, 9, 8) // begins with the token, but goes on
 			for _, n := range []int{20, 33, 60, 1} {
-				f.feed(0, prompt(n)...) // to behind the ends of windows and rings
+				f.feed(0, prompt(n)...) // to beyond the ends of windows and rings
 				f.follow(2)
 			}
 			plain, ahead := f.snapshots()

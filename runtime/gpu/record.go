@@ -74,7 +74,7 @@ func (a access) conflicts(b access) bool {
 }
 
 // dispatches returns the dispatches of a sequence, in levels with a barrier between them, and their steps. A step goes
-// to the first level behind all steps that it depends on. Steps of one level run at the same time.
+// to the first level after all steps that it depends on. Steps of one level run at the same time.
 func (x *instance) dispatches(p *boundPlan, list []*step) ([]device.Dispatch, []*step, error) {
 	all := make([]device.Dispatch, len(list))
 	touched := make([][]access, len(list))
@@ -86,7 +86,7 @@ func (x *instance) dispatches(p *boundPlan, list []*step) ([]device.Dispatch, []
 			return nil, nil, p.failed(s.op, err)
 		}
 		order[i] = i
-		// The last steps stand on the highest levels. So the loop can stop early: a step that is already behind them
+		// The last steps stand on the highest levels. So the loop can stop early: a step that is already after them
 		// depends on no level further up.
 		for j := i - 1; j >= 0; j-- {
 			if levels[j] >= levels[i] && depends(touched[i], touched[j]) {

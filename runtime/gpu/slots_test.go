@@ -85,7 +85,7 @@ func slotInputs(t *testing.T, random normal, entries, writes []int64) (in []eval
 
 // slotCall makes the tables of a call in which sequence i has rows[i] rows, and one row belongs to none, of a pool of
 // 12 slots. The first sequence updates its state in place, the second has none before, the third leaves the states
-// behind its last three rows, others leave theirs in another slot.
+// after its last three rows, others leave theirs in another slot.
 func slotCall(r *rand.Rand, rows []int) (entries, writes []int64) {
 	entries = make([]int64, 15)
 	free := r.Perm(12)
@@ -338,7 +338,7 @@ func TestWrongSlotKernels(t *testing.T) {
 	}
 }
 
-// TestUnitCopies: copies are made one behind the other, along any axis, and those of what is not there are refused
+// TestUnitCopies: copies are made one after the other, along any axis, and those of what is not there are refused
 // before anything is copied.
 func TestUnitCopies(t *testing.T) {
 	t.Parallel()

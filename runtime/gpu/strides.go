@@ -8,7 +8,7 @@ import (
 // maxRank is the largest number of dims of a value on the device.
 const maxRank = plan.MaxRank
 
-// extent returns the number of elements from the first one of a strided tensor to behind its last one.
+// extent returns the number of elements from the first one of a strided tensor to after its last one.
 func extent(shape, stride []int) int {
 	n := 1
 	for i, d := range shape {

@@ -84,7 +84,7 @@ func words32(values []int32) (out []byte) {
 // several positions. The positions depend on the kernel alone, not on the first call, because the choice is stored for
 // all calls.
 //
-// For one token they are near the start, behind a page of text, at 4096 and in the middle of the context, at most
+// For one token they are near the start, after a page of text, at 4096 and in the middle of the context, at most
 // 32768. With a sliding window the last one is where the window is full. Most calls are near the start, where attention
 // takes the least time. So those positions count several times; otherwise the middle would decide alone. A chunk of a
 // prompt is measured at the start and in the middle, at most at 4096: beyond that its time grows in proportion.

@@ -7,7 +7,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
-// benchmarkMargin is the number of steps that run before the first step of the measured product, and at least behind
+// benchmarkMargin is the number of steps that run before the first step of the measured product, and at least after
 // its last one, where there are that many. A kernel starts while the one before it still runs, and ends while the next
 // one starts; both count.
 const benchmarkMargin = 2
@@ -143,7 +143,7 @@ func (w *inPlaceBenchmark) along(t *product, steps []*step, window []device.Disp
 }
 
 // benchmarkRange returns the range [from, to) of steps that measures a product. It starts a little before the product's
-// first step and ends a little behind its second, if there is one. It is extended until its steps read more bytes than
+// first step and ends a little after its second, if there is one. It is extended until its steps read more bytes than
 // caches hold: at its end, or, where the steps end before that, at its start.
 func benchmarkRange(steps []*step, of func(*step) bool) (from, to int) {
 	first := slices.IndexFunc(steps, of)

@@ -7,7 +7,7 @@ import (
 )
 
 // TestWindow: a window holds what is before a product, two of its steps where there are two, more than caches hold, and
-// what is behind; it ends where the steps do, and is bounded.
+// what is after; it ends where the steps do, and is bounded.
 func TestWindow(t *testing.T) {
 	const mb = 1 << 20
 	for name, c := range map[string]struct {

@@ -261,7 +261,7 @@ func spied(t *testing.T, m *ir.Module, o engine.Options, run func(engine.Instanc
 	return out, d.lists
 }
 
-// once is one of the parts of a list that is the same for several positions of attention, which are one behind the
+// once is one of the parts of a list that is the same for several positions of attention, which are one after the
 // other.
 func once(list []device.Dispatch) []device.Dispatch {
 	for n := 11; n > 1; n-- {

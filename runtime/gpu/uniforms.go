@@ -19,7 +19,7 @@ import (
 type uniforms struct {
 	slots   []*slot
 	size    int // bytes
-	few     int // bytes that nearly every call changes; the tables behind them change little
+	few     int // bytes that nearly every call changes; the tables after them change little
 	uploads []upload
 	pairs   map[pair]*slot
 	content []byte

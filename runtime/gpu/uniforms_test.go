@@ -12,7 +12,7 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// TestWordsThatChange: what is in the buffer is what a call has, however little was written; behind an error all is.
+// TestWordsThatChange: what is in the buffer is what a call has, however little was written; after an error all is.
 func TestWordsThatChange(t *testing.T) {
 	const size = 5*device.MaxPlaced + 40
 	w, r := uniforms{size: size, content: make([]byte, size+7)}, rand.New(rand.NewPCG(1, 2))

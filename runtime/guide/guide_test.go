@@ -49,7 +49,7 @@ func allowed(mask []uint64, size int) (out []int) {
 }
 
 // TestRandomAnswers writes answers of tokens at random, as far as masks allow them, with thoughts and calls at random:
-// the text behind the thoughts has the form, and the body of every call that of the call, wherever answers end by
+// the text after the thoughts has the form, and the body of every call that of the call, wherever answers end by
 // themselves.
 func TestRandomAnswers(t *testing.T) {
 	k := qwen(t)

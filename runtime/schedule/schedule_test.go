@@ -129,7 +129,7 @@ func (s *sim) randomStep(t *rapid.T, z sizes) {
 	s.step()
 }
 
-// cancelInCall cancels a sequence between Next and Done: it has ended behind Done.
+// cancelInCall cancels a sequence between Next and Done: it has ended after Done.
 func (s *sim) cancelInCall(id schedule.ID) {
 	call := s.plan()
 	if call == nil {
@@ -256,7 +256,7 @@ func TestDraftsSaveCalls(t *testing.T) {
 }
 
 // TestDraftOfTheLastToken: where a draft of the last token is verified, too, each call drafts as many tokens as are
-// left of the sequence, and nothing comes behind its end.
+// left of the sequence, and nothing comes after its end.
 func TestDraftOfTheLastToken(t *testing.T) {
 	eachLayout(t, func(t *testing.T, l cache.Layout) {
 		for last, want := range map[bool][]int{true: {0, 3, 3, 1}, false: {0, 3, 3, 0}} {
@@ -287,7 +287,7 @@ func longestSalt(l cache.Layout) int {
 }
 
 // TestConversations replays a recorded-like day: users who share a system prompt and take turns, with thinking
-// times. Every turn begins behind the one before; the first turn of a later user behind the system prompt.
+// times. Every turn begins after the one before; the first turn of a later user after the system prompt.
 func TestConversations(t *testing.T) {
 	eachLayout(t, func(t *testing.T, l cache.Layout) {
 		s := newSim(t, l, roomy, 1<<20, 1<<20)

@@ -143,7 +143,7 @@ func (l *loaded) whole(i int, more, want string) {
 	}
 }
 
-// stream reads a stream, with a pause behind every event, up to so many events; below 0: to the end.
+// stream reads a stream, with a pause after every event, up to so many events; below 0: to the end.
 func (l *loaded) stream(i int, pause time.Duration, events int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

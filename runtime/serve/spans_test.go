@@ -62,7 +62,7 @@ func TestSpans(t *testing.T) {
 	s.object(chatPath, `{"stop": ["day"], `+hello+`}`) // a trace of its own, ended by a text
 	_, _ = s.get("/health")
 	_, _ = s.get("/v1/models")
-	s.http.Close() // requests end behind their answers
+	s.http.Close() // requests end after their answers
 	var requests []tracetest.SpanStub
 	phases := map[string][]tracetest.SpanStub{} // by the parent's id
 	for _, x := range spans.GetSpans() {

@@ -38,7 +38,7 @@ func TestForetold(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		r    session.Request
-		told []bool // of the calls behind the prompt
+		told []bool // of the calls after the prompt
 	}{
 		{"length", session.Request{MaxNewTokens: 4}, []bool{true, true, false}},
 		{"the last token fed too", session.Request{MaxNewTokens: 3, FeedLast: true}, []bool{true, true, false}},

@@ -41,7 +41,7 @@ func (s *Session) Rows(ctx context.Context, tokens []int, skip int) ([]Step, err
 		return nil, fmt.Errorf("logits of a program that gives tokens")
 	}
 	if skip < 0 || skip >= len(tokens) {
-		return nil, fmt.Errorf("the logits behind %d tokens but the first %d: none are left", len(tokens), skip)
+		return nil, fmt.Errorf("the logits after %d tokens but the first %d: none are left", len(tokens), skip)
 	}
 	if err := s.checkRoom(len(tokens)); err != nil {
 		return nil, err

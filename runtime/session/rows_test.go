@@ -152,7 +152,7 @@ func TestRowsCalls(t *testing.T) {
 			require.Equal(t, test.calls, calls)
 			require.Equal(t, tokens[3:], found)
 			_, err = s.Rows(context.Background(), tokens, 9)
-			require.EqualError(t, err, "the logits behind 9 tokens but the first 9: none are left")
+			require.EqualError(t, err, "the logits after 9 tokens but the first 9: none are left")
 			_, err = s.Rows(context.Background(), sequence(0, testContext), 0)
 			require.ErrorContains(t, err, "do not fit the context")
 		})

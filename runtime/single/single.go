@@ -117,7 +117,7 @@ func (x *instance) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, 
 	first := positions.I[0]
 	for i, p := range positions.I {
 		if first < 0 || p != first+int64(i) {
-			return nil, fmt.Errorf("input_pos[%d] is %d behind %d: positions must follow one another", i, p, first)
+			return nil, fmt.Errorf("input_pos[%d] is %d after %d: positions must follow one another", i, p, first)
 		}
 	}
 	return x.Instance.Run(ctx, x.exe.inputs(inputs, first, len(positions.I)))

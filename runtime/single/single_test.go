@@ -29,7 +29,7 @@ func ids(n int) []int {
 }
 
 // TestSessionIsASequence: a session gives, bit for bit, what a sequence of an executor of many gives that is fed token
-// by token, in chunks, behind a snapshot, past the windows; and the logits of all positions.
+// by token, in chunks, after a snapshot, past the windows; and the logits of all positions.
 func TestSessionIsASequence(t *testing.T) {
 	for name, s := range map[string]ragged.Storage{
 		"qwen35moe-chat-4w-g64-f32-scan": {Q8: true, HalfState: true}, "gemma4-chat-bf16-ropefix": {Q8: true},
@@ -113,7 +113,7 @@ func requireRows(t *testing.T, m *ir.Module, s ragged.Storage, o engine.Options,
 	}
 }
 
-// TestDraws: the runtime's sampler, and a sampling head of the file, draw behind the same logits.
+// TestDraws: the runtime's sampler, and a sampling head of the file, draw from the same logits.
 func TestDraws(t *testing.T) {
 	m := fusetest.Load(t, "etc-gemma4-chat-sample")
 	e := single.Engine{Engine: cpu.Engine{}, Storage: ragged.Storage{Q8: true}}

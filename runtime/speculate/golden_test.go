@@ -168,8 +168,8 @@ func argmax(x []float32) int64 {
 
 var engines = map[string]engine.Engine{"reference": reference.Engine{}, "cpu": cpu.Engine{}}
 
-// TestMultiToken: the head for multi-token prediction gives the recorded logits and hidden states, behind texts
-// that are given and behind its own drafts, whatever calls the text is cut into.
+// TestMultiToken: the head for multi-token prediction gives the recorded logits and hidden states, after texts
+// that are given and after its own drafts, whatever calls the text is cut into.
 func TestMultiToken(t *testing.T) {
 	for _, test := range []struct {
 		name, base, draft string
@@ -203,7 +203,7 @@ func checkMultiToken(t *testing.T, p *pair, g goldens, prefix string, rowLogits 
 	text := append(slices.Clone(ids), g.ints(prefix + "greedy_ids")[:9]...)
 	_, base := p.forward(text[:n+8], 0)
 	near(t, g.rows(prefix+"base_hidden"), base, prefix+"base_hidden")
-	// All rows but those of the chains in one call; then the rest one by one, with a chain behind each.
+	// All rows but those of the chains in one call; then the rest one by one, with a chain after each.
 	wantHidden := g.rows(prefix + "mtp_hidden")
 	if n > 1 {
 		_, hidden := p.draft(text[1:n], 0, base[:n-1]...)

@@ -109,7 +109,7 @@ func TestIndexTruncate(t *testing.T) {
 	}
 }
 
-// TestIndexDraft: a draft is what stood behind the match, and goes on behind the end of the text.
+// TestIndexDraft: a draft is what stood after the match, and goes on after the end of the text.
 func TestIndexDraft(t *testing.T) {
 	x := speculate.NewIndex(1, 2, 3, 4, 9, 1, 2, 3, 5, 1, 2, 3)
 	require.Equal(t, []int32{5, 1, 2}, x.Draft(3, 3), "the latest place of 1 2 3, not the first")

@@ -80,7 +80,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestAxisFirst: the rows of an axis lie one behind the other, the elements of each in the order that they had.
+// TestAxisFirst: the rows of an axis lie one after the other, the elements of each in the order that they had.
 func TestAxisFirst(t *testing.T) {
 	strides, ok := AxisFirst([]int{1, 4, 3, 5}, []int{60, 5, 20, 1}, 2)
 	require.True(t, ok)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTokenBytesMakeTheText: the bytes of a text's tokens, one behind the other, are the text.
+// TestTokenBytesMakeTheText: the bytes of a text's tokens, one after the other, are the text.
 func TestTokenBytesMakeTheText(t *testing.T) {
 	for _, name := range []string{"qwen35moe-chat", "gemma4-chat"} {
 		k, err := Load(filepath.Join("..", "..", "testdata", "checkpoints", name, "tokenizer.json"))

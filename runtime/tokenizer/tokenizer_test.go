@@ -149,7 +149,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// added writes an added token as JSON; rest are members behind the fixed ones.
+// added writes an added token as JSON; rest are members after the fixed ones.
 func added(content string, id int, rest string) string {
 	b, _ := json.Marshal(map[string]any{"id": id, "content": content, "single_word": false, "lstrip": false,
 		"rstrip": false, "special": true})

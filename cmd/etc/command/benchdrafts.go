@@ -46,7 +46,7 @@ func measureDrafts(cmd *cobra.Command, path string, f benchFlags, e engine.Engin
 	}
 	defer p.Close()
 	if len(f.depth) > 1 {
-		return usagef("--speculate measures behind one depth, found --depth with %d", len(f.depth))
+		return usagef("--speculate measures at one depth, found --depth with %d", len(f.depth))
 	}
 	d, err := f.speculate.in(cmd, path, p)
 	if err != nil {
@@ -87,7 +87,7 @@ func measureDrafts(cmd *cobra.Command, path string, f benchFlags, e engine.Engin
 		return errors.Join(err, x.Close())
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
-	logf(cmd.ErrOrStderr(), "etc: rounds behind %d tokens, %d times after a warm-up, in turns",
+	logf(cmd.ErrOrStderr(), "etc: rounds after %d tokens, %d times after a warm-up, in turns",
 		options.Depth, f.repetitions)
 	r := draftsResult{File: path, Size: p.File.Size(), Device: e.Name(), Precision: f.precision, Threads: f.workers(),
 		Draft: "ngram", Depth: options.Depth}

@@ -151,7 +151,7 @@ func promptText(cmd *cobra.Command, args []string, f runFlags) (string, error) {
 		"input, which is empty")
 }
 
-// trim drops the line end that editors and echo put behind a question; a raw prompt is used as it is.
+// trim drops the line end that editors and echo put after a question; a raw prompt is used as it is.
 func (f runFlags) trim(prompt string) string {
 	if f.raw {
 		return prompt

@@ -97,7 +97,7 @@ func startTerminal(t *testing.T, environment []string, args ...string) *terminal
 	return x
 }
 
-// sees waits until the terminal shows a text behind what has been seen, and gives what comes before it.
+// sees waits until the terminal shows a text after what has been seen, and gives what comes before it.
 func (x *terminal) sees(text string) string {
 	x.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {

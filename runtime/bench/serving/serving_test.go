@@ -192,7 +192,7 @@ func TestNoText(t *testing.T) {
 	require.NoError(t, err)
 	require.InDelta(t, 0.001, rows[0].First.P99, 1e-9)
 	require.InDelta(t, 4/0.001, rows[0].Stream, 1e-6)
-	// The clock is read before and behind all, of each answer before it and for the usage, and for four parts.
+	// The clock is read before and after all, of each answer before it and for the usage, and for four parts.
 	require.InDelta(t, 15/0.011, rows[0].Total, 1e-6)
 
 	silent = 100

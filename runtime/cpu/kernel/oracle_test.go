@@ -56,7 +56,7 @@ func wy(d *DeltaRun, h *DeltaHead) (state, y *mat.Dense) {
 	n := d.Tokens
 	s, v := dense(h.State, h.Rows, d.Keys, d.Keys), dense(h.V, n, h.Rows, d.VStride)
 	q, k := dense(d.Q, n, d.Keys, d.QStride), dense(d.K, n, d.Keys, d.KStride)
-	decay := func(from, to int) float64 { // the product of the decays of tokens behind from, to to
+	decay := func(from, to int) float64 { // the product of the decays of tokens after from, to to
 		product := 1.0
 		for t := from + 1; t <= to; t++ {
 			product *= float64(h.Decay[t*d.DecayStride])

@@ -177,7 +177,7 @@ func TestRunUntil(t *testing.T) {
 					close(done)
 					held.Done()
 				} else if lo > at {
-					held.Wait() // a thread in a piece behind that one began it before done was closed
+					held.Wait() // a thread in a piece after that one began it before done was closed
 				}
 			})
 			require.Less(t, pieces.Load(), int64(threads), "%d threads, closed in piece %d", threads, at)

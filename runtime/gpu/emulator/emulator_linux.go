@@ -51,7 +51,7 @@ func (d *emulator) Info() device.Info {
 	}
 }
 
-// enqueue puts a function behind those that wait to be run; Wait runs them in order.
+// enqueue puts a function after those that wait to be run; Wait runs them in order.
 func (d *emulator) enqueue(f func() error) { d.queue = append(d.queue, f) }
 
 func (d *emulator) Wait() error {

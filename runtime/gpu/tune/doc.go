@@ -15,7 +15,7 @@
 // A measurement is a recorded sequence of kernels. If it reads weights, it reads more than a GPU's caches hold, as a
 // pass of the model does; so its time is that of the memory. There are two forms.
 //
-//   - Cold cache: a chain of dispatches of the product alone, each behind a barrier, on the weights of one layer after
+//   - Cold cache: a chain of dispatches of the product alone, each after a barrier, on the weights of one layer after
 //     the other.
 //   - In place: the product among the kernels around it in a program, with the program's barriers. The time of all of
 //     them counts.

@@ -238,7 +238,7 @@ func TestChoose(t *testing.T) {
 	require.Empty(t, same.Changed(products[0].Variants), "the default")
 }
 
-// among makes a product one that is measured in its place: two of its dispatches, each behind one of another kernel.
+// among makes a product one that is measured in its place: two of its dispatches, each after one of another kernel.
 func among(p Product, d *fake) Product {
 	k := fakeKernel{&thing{d: d, ints: map[string]int{"ELSE": 1}}}
 	p.InPlace = true

@@ -64,7 +64,7 @@ func TestEmptyMatches(t *testing.T) {
 	for begin, end := range re.All("éab") {
 		got = append(got, [2]int{begin, end})
 	}
-	// Before é, the a, and the end; not between a and b, which is right behind a match.
+	// Before é, the a, and the end; not between a and b, which is right after a match.
 	require.Equal(t, [][2]int{{0, 0}, {2, 3}, {4, 4}}, got)
 }
 

@@ -105,7 +105,7 @@ func (b *buffer) copied() (device.Buffer, error) {
 	return c, nil
 }
 
-// at returns the window with the most room behind an offset, and the offset in it.
+// at returns the window with the most room after an offset, and the offset in it.
 func (b *buffer) at(offset int) (id, int) {
 	offset += b.skip
 	w := b.windows[0]

@@ -15,7 +15,7 @@
 //     that what the processor changes is complete before a command buffer that accesses it is committed, names whole
 //     resources: that it holds for bytes, as it does where a buffer is a ring of parts, is an assumption.
 //   - Mapped memory is wrapped without a copy, in windows that overlap by half where it exceeds the largest
-//     buffer: a binding has at least half such a window behind its offset.
+//     buffer: a binding has at least half such a window after its offset.
 //   - Kernels are compiled with Metal 3.1, math mode safe and precise functions, and have simdgroups of 32 threads.
 //
 // It runs on macOS against the system's libraries, and on Linux against the stand-in that the tests build

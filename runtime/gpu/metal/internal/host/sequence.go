@@ -192,7 +192,7 @@ func (e *encoder) encode(c *command) {
 	sendSizes(e.id, selDispatch, &c.groups, &c.threads)
 }
 
-// submit encodes a command buffer, behind all others, and commits it.
+// submit encodes a command buffer, after all others, and commits it.
 func (d *gpu) submit(encode func(*encoder)) (commands id, err error) {
 	err = pool(func() error {
 		if d.residencyChanged {
