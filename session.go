@@ -155,7 +155,7 @@ func (s *Session) compileAlone(converses bool) (err error) {
 	options.TuneLater = true
 	states := 1
 	if converses {
-		states = 2 // a conversation keeps the state of before its last answer
+		states = 2 // a conversation also keeps the state that it had before its last answer
 	}
 	if s.own {
 		d := session.DrawsOf(s.sampling)
@@ -266,8 +266,8 @@ func (s *Session) setParameters(p Parameters) (err error) {
 	return s.fitParameters()
 }
 
-// sample returns the parameters of draws: what is set, and else the file's. own tells that the runtime's own sampler
-// draws.
+// sample returns the parameters of draws: those that p sets, and the file's for the others. own reports whether the
+// runtime's own sampler draws.
 func (s *Session) sample(p *Parameters) (out session.Sampling, own bool, err error) {
 	given, err := p.sessionSampling()
 	if err != nil {

@@ -190,7 +190,7 @@ func (s *Session) Len() int {
 	return s.session.Position()
 }
 
-// owner returns what files of the state say of the program.
+// owner describes the program as files of its state do.
 func (s *Session) owner() statefile.Owner {
 	return statefile.Owner{File: s.info.Path, Program: statefile.Identify(s.program), Precision: s.o.Precision}
 }
@@ -235,7 +235,7 @@ type sessionAnswer struct {
 	step    session.Step // what the next token was drawn with
 	count   int
 	left    bool  // nobody ranges over the answer any more
-	err     error // of the guide
+	err     error // the guide's, of a token that it did not accept
 }
 
 // fail ends the answer with an error before anything has run.

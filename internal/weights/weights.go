@@ -32,7 +32,7 @@ type Choice struct {
 	Group, EmbeddingGroup int
 	// Method is how codes and scales are chosen; "" leaves it open.
 	Method string
-	// Text says that a text to choose weights by is given.
+	// Text says that there is a text, by which some methods choose codes and scales.
 	Text bool
 	// Recipe is [Default] (as "") or [ExecuTorch].
 	Recipe string
@@ -63,10 +63,10 @@ func (w Choice) Options() record.Options {
 	return o
 }
 
-// form returns a form of weights, which "" is too.
+// form returns the name of a form of weights, which is none for "".
 func (w Choice) form(value string) string { return cmp.Or(value, "none") }
 
-// method returns the name of the method: where none is given, that by the text, if there is one.
+// method returns the name of the method. Without one, it is auto if there is a text, else best.
 func (w Choice) method() string {
 	switch {
 	case w.Method != "":

@@ -21,10 +21,9 @@ import (
 type Pipelined interface {
 	// Pipelines reports whether ExecuteAhead begins calls. If not, it is Execute.
 	Pipelines() bool
-	// ExecuteAhead is Execute with a hint which call is likely to follow: next with its rows, whose tokens will be
-	// those that the call gives, one for each row of next. The executor may begin it. Then an Execute of it with these
-	// tokens returns sooner; its outputs are the same either way. If another call is executed instead, the units that
-	// next writes hold anything.
+	// ExecuteAhead is Execute with a hint: next is the call that is likely to follow, and row i of it will be fed the
+	// token that row i of call gives. The executor may begin next. Then an Execute of it with these tokens returns
+	// sooner, with the same outputs. If another call is executed instead, the units that next writes hold anything.
 	ExecuteAhead(ctx context.Context, call *schedule.Call, rows []Row, next *Foreseen) ([]Output, error)
 }
 
@@ -69,8 +68,8 @@ func (x *raggedExecutor) drawingInputs(call *schedule.Call, rows []Row) []eval.V
 	return append(x.tables(call, len(rows)), drawInputs(rows, bucket(len(rows), x.options.Rows))...)
 }
 
-// mayBegin reports whether a call may begin before the one before it has ended: each has one row of the same
-// sequences, the device draws all tokens, and nothing that the next call reads is written by it.
+// mayBegin reports whether next may begin before call has ended. Both have one row of each of the same sequences, the
+// device draws all tokens, and next overwrites nothing that it reads: if it is dropped, that is still there.
 func (x *raggedExecutor) mayBegin(call *schedule.Call, rows []Row, next *Foreseen) bool {
 	n := len(call.Tokens)
 	if !x.Pipelines() || len(next.Call.Copies) > 0 || len(rows) != n || len(next.Call.Entries) != n ||
@@ -87,8 +86,8 @@ func (x *raggedExecutor) mayBegin(call *schedule.Call, rows []Row, next *Foresee
 	return true
 }
 
-// foresee returns the call that is likely to follow the present one, or nil: where something has arrived meanwhile, and
-// where a row asks for more than a token.
+// foresee returns the call that is likely to follow the present one. It returns nil where none is known, where
+// something waits for the present call to end, and where a row asks for more than a token.
 func (r *Runner) foresee(call *schedule.Call, rows []Row) *Foreseen {
 	p, ok := r.exec.(Pipelined)
 	if !ok || !p.Pipelines() || len(rows) != len(call.Entries) || r.busy() {

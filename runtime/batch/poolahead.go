@@ -9,8 +9,8 @@ import (
 )
 
 // This file begins the next call of a pool ahead, where its caller says with Feed.Next that the tokens which a call
-// draws will be fed next. The tables of the sequences then have a row more than was fed. It can be taken back until it
-// is fed, which is done when anything else is asked of one of them.
+// draws will be fed next. The table of each of its sequences then has one row more than was fed. If the caller does
+// anything else with one of them than to feed that row, the pool first takes the rows back from all of them.
 
 // begunCall is the call that a pool has planned after the last one.
 type begunCall struct {

@@ -41,8 +41,9 @@ func (x *raggedExecutor) rowsFor(n int) int {
 // tableInputs are the tables of calls, written anew for every call.
 type tableInputs struct {
 	of map[tableKey]*eval.Tensor
-	// turn is 0, 1 or 2: when a call is given to the engine together with the next one, the tables that it was begun
-	// with ahead are still compared with its own.
+	// turn is 0, 1 or 2. There are three tables of each kind because the engine may need three at a time: those that a
+	// call was begun with ahead, those that the same call is made with now, which the engine compares with the former,
+	// and those of the call after it.
 	turn int
 }
 

@@ -18,9 +18,9 @@ type LongCalls struct {
 // ringMultiple divides the number of rows of a ring that was made longer.
 const ringMultiple = 64
 
-// lengthenCalls makes a program of one sequence take up to o.Rows rows in a call, where it declares fewer. A declared
-// bound has two reasons: the types of values follow from it, and a ring buffer of a sliding window must hold the rows
-// of a call beside the window. So the pass gives the number of rows another bound and the rings more rows.
+// lengthenCalls makes a program of one sequence take up to o.Rows rows in a call, where it declares fewer. The program
+// declares a bound for two reasons: the types of values follow from it, and the ring buffer of a sliding window must
+// hold the rows of a call in addition to the window. So the pass raises the bound and gives the rings more rows.
 //
 // A program that may compute something else with longer calls stays as it is. These are programs with a buffer that is
 // neither a cache of attention nor recurrent state, with control flow, or with a value whose type follows from the
@@ -252,8 +252,8 @@ func (c *callBounds) lengthened(m *ir.Module, rows int) *ir.Module {
 	return longer
 }
 
-// sameTypes derives the types of an operation's results again and reports whether they are as they were, which is not
-// asked where they change with a ring.
+// sameTypes infers the types of an operation's results again and reports whether they are as they were. changes says
+// that they may differ, because the operation reads a ring.
 func sameTypes(op *ir.Op, changes bool) bool {
 	before := make([]ir.Type, len(op.Results))
 	for i, v := range op.Results {

@@ -10,24 +10,25 @@ import (
 // That is possible where the first call has a decoding row of every running sequence and nothing else: the next one has
 // the same sequences, each one position further, if none of them ends.
 //
-// The rows of such a call must leave no trace where they are not wanted in the end. So a row writes the recurrent state
-// to a slot of its own, as the row of a draft does, and is taken back as that is.
+// The rows of such a call must leave no trace if they are not wanted in the end. So a row writes the recurrent state to
+// a new slot, as the row of a draft does. The scheduler takes an unwanted row back in the same way as a wrong draft.
 
 // ahead is a call that was planned before the call before it had ended.
 type ahead struct {
-	call  *Call
-	picks []*pick // of the sequences that have not ended; row i of the call is of the i-th one that it was planned with
+	call *Call
+	// picks are those of the sequences that have not ended. The call keeps the rows of those that have: pick.first says
+	// which row of the call a sequence has.
+	picks []*pick
 	// short says that a sequence of the call has ended.
 	short bool
 }
 
-// Ahead returns the call that follows the one of Next if each of its sequences gets one token and does not end: without
-// its Tokens, which Done fills in, and without copies. The next Next returns the same call. Sequences that end before
-// that stay in the call, and what it gives for them counts for nothing: there is no result for them. If all of them
-// end, Next plans anew.
+// Ahead returns the call that follows the one of Next if each of its sequences gets one token and does not end. Done
+// fills in its Tokens; it has no copies. The next Next returns the same call. A sequence that ends before that keeps
+// its row in the call, but Done takes no result for it. If all sequences end, Next plans another call.
 //
-// Ahead returns nil where another call may follow: a prompt runs or can be admitted, a sequence drafts or has its last
-// token coming, or memory has no room. It is called at most once for a call of Next.
+// Ahead returns nil where another call may follow: where a prompt runs or can be admitted, a sequence has drafts or
+// gets its last token now, or memory has no room. It is called at most once for a call of Next.
 func (s *Scheduler) Ahead() *Call {
 	if !s.foreseeable() {
 		return nil
@@ -85,7 +86,7 @@ func (s *Scheduler) aheadOf(q *sequence) *pick {
 	return nil
 }
 
-// retract takes the row of a sequence back that the call of Ahead has.
+// retract takes back the row that the call of Ahead has for a sequence, if it has one.
 func (s *Scheduler) retract(q *sequence) {
 	if s.aheadOf(q) == nil {
 		return

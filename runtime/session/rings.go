@@ -8,13 +8,13 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 )
 
-// A snapshot has the buffers of the program as the file declares them, so that it fits every engine. An engine of long
-// calls ([engine.LongCalls]) has more rows in its ring buffers [1, heads, rows, width]: position p lies in row p mod
-// rows of either.
+// A snapshot has the buffers of the program with the shapes that the file declares, so that every engine can restore
+// it. An engine of long calls ([engine.LongCalls]) has more rows in its ring buffers [1, heads, rows, width]. In both,
+// position p lies in row p mod rows.
 
-// moveRings returns the states for buffers whose rings have another number of rows, of a session that has seen so many
-// positions. Rows of positions that the smaller ring no longer has are zeros: no window reaches them. States whose
-// shape is that of the buffer are not copied.
+// moveRings returns states in the shapes of buffers, whose rings may have another number of rows. positions is how many
+// the session has seen. Positions that the smaller one of two rings does not hold become zeros: no window reaches them.
+// States that have the shape already are not copied.
 func moveRings(states []engine.State, buffers []*ir.Buffer, positions int) []engine.State {
 	out := slices.Clone(states)
 	for i, b := range buffers {
