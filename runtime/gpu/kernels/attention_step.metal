@@ -386,7 +386,7 @@ kernel void attention_step(device const float* q [[buffer(0)]],
   TG_ARRAY(float, sh_l, ATT_SIMDGROUPS * ATT_H);
   TG_ARRAY(uint, flag, 1);
   // After a broadcast the compiler knows that all lanes have the same number, so that lanes do not diverge at
-  // conditions on it. Otherwise NVRTC emits simdgroup operations behind such conditions twice. It also does not compute
+  // conditions on it. Otherwise NVRTC emits simdgroup operations after such conditions twice. It also does not compute
   // a broadcast value again.
   sg = simd_broadcast_first(sg);
 #if ATT_TABLE

@@ -38,7 +38,7 @@ kernel void block_write(device const float* x [[buffer(0)]],
 #define BLOCK_GROUPS (BLOCK_D / BLOCK_GROUP)
 #define BLOCK_WORDS (BLOCK_D / 4 + (BLOCK_GROUPS + 1) / 2)
 
-// block_write for a pool [HEADS][units][ROWS][WORDS] of codes of 8 bits: of each row the codes, four to a word, and behind
+// block_write for a pool [HEADS][units][ROWS][WORDS] of codes of 8 bits: of each row the codes, four to a word, and after
 // them the scales of groups, bf16, two to a word. A simdgroup writes a group.
 // grid: T · HEADS · GROUPS / 8
 // arguments: block_write

@@ -60,7 +60,7 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
   TG_ARRAY(float, s, CHUNK_DK * SCAN_LD);  // [DK][COLUMNS]
   TG_ARRAY(float, us, CHUNK_LENGTH * SCAN_LD);
   TG_ARRAY(float, staged, CHUNK_BUFFERS * SCAN_STAGE);
-  TG_ARRAY(float, gates, 4 * CHUNK_LENGTH);  // Γ_t and Γ_C / Γ_t of a chunk, and of the one behind it
+  TG_ARRAY(float, gates, 4 * CHUNK_LENGTH);  // Γ_t and Γ_C / Γ_t of a chunk, and of the one after it
   const int tid = int(thread_index % CHUNK_SCANNERS);  // which tells compilers its range
   const int head = int(tg.y);
   const int column0 = int(tg.x) * CHUNK_COLUMNS;

@@ -2,7 +2,7 @@
 // Copies units within a pool [OUTER][units][UNIT], one copy after the other. A thread does all copies for its piece of
 // a unit, so that a copy may read what the one before it wrote.
 #ifndef UNIT_PARTS
-#define UNIT_PARTS 1   // of a unit that lie one behind the other
+#define UNIT_PARTS 1   // of a unit that lie one after the other
 #define UNIT_COUNT 1   // units of the pool
 #define UNIT_T uint4   // a part
 #endif
