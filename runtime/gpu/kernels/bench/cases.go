@@ -47,6 +47,11 @@ func cases(small int) []testCase {
 		out = append(out, matvec(fmt.Sprintf("qwen qkv of %d", m),
 			kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: m}, N: s(8192)}))
 	}
+	for _, m := range []int{1, 2, 4, 8} {
+		out = append(out, many(fmt.Sprintf("qwen router, gate of %d", m),
+			kernels.MatVecMany{Vectors: kernels.Vectors{Format: eight, K: s(2048), M: m, Norm: kernels.NormF32},
+				N: []int{256, 1}}))
+	}
 	moe := kernels.Experts{Format: four, Count: max(8, 256/small), Top: 8, Hidden: s(2048), Inner: s(512),
 		Activation: kernels.SiLU, Norm: kernels.NormF32}
 	out = append(out, router("qwen top-k", kernels.Router{Experts: moe.Count, Top: moe.Top, Normalize: true, Scale: 1}),
@@ -71,12 +76,15 @@ func cases(small int) []testCase {
 				s(c.tokens)))
 		}
 	}
-	out = append(out, someRows(s)...)
+	out = append(append(out, someRows(s)...), preparations(s)...)
 	out = append(out,
 		matmulGLU("prefill gemma gate up",
 			kernels.MatMulGLU{Matrices: kernels.Matrices{Format: four, K: s(5376), Half: true}, N: s(21504),
 				Activation: kernels.GELUTanh}, s(512)),
 		dequantize("dequantize gemma gate", kernels.Dequantize{Format: four, N: s(21504), K: s(5376)}))
+	for _, tokens := range []int{8, 32, 64, 128} {
+		out = append(out, sorted(moe, tokens)...)
+	}
 	for _, tokens := range []int{512, 2048, 4096} {
 		out = append(out, manyExperts(moe, max(16, tokens/small))...)
 	}
@@ -97,6 +105,32 @@ func someRows(s func(int) int) (out []testCase) {
 			matmul(fmt.Sprintf("%d rows of gemma out", rows), kernels.MatMul{Matrices: m(8192), N: s(5376)}, rows),
 			matmul(fmt.Sprintf("%d rows of qwen router", rows),
 				kernels.MatMul{Matrices: kernels.Matrices{Format: eight, K: s(2048)}, N: 256}, rows))
+	}
+	return out
+}
+
+// preparations are what stands before products of some rows: conversion to bf16 in the order of the product, with a
+// norm or without.
+func preparations(s func(int) int) (out []testCase) {
+	for _, rows := range []int{8, 64, 128} {
+		for _, k := range []int{512, 2048, 4096, 5376, 21504} {
+			for _, norm := range []kernels.Norm{kernels.NoNorm, kernels.NormF32} {
+				if norm != kernels.NoNorm && k != 2048 && k != 5376 {
+					continue
+				}
+				p := kernels.Prepare{K: max(128, s(k)/128*128), Norm: norm, Eps: 1e-6, Packed: kernels.InLanes}
+				name := fmt.Sprintf("prepare %dx%d", rows, k)
+				if rows > 16 {
+					p.Packed = rows / 8
+				}
+				if norm != kernels.NoNorm {
+					name += ", normed"
+				}
+				l, err := p.Launch(rows)
+				out = append(out, testCase{name: name, sizes: kernels.Sizes{Tokens: rows},
+					bytes: float64(6 * rows * p.K), variants: only(fmt.Sprintf("packed %d", p.Packed), l, err)})
+			}
+		}
 	}
 	return out
 }
@@ -311,9 +345,21 @@ func manyExperts(few kernels.Experts, tokens int) []testCase {
 			add("down", e.Hidden, e.Inner, fit, kernels.ManyExperts.LaunchDown)
 		}
 	}
-	l, err := e.LaunchSort(e.Tiles(on, tokens)[0], tokens)
-	l2, err2 := e.LaunchCombine(tokens)
-	return append(out, testCase{name: name("sort"), sizes: sizes, variants: only("one threadgroup", l, err)},
-		testCase{name: name("combine"), sizes: sizes, bytes: float64((pairs + tokens) * e.Hidden * 4),
-			variants: only("one thread for 4 columns", l2, err2)})
+	return append(out, sorted(few, tokens)...)
+}
+
+// sorted are the dispatches of a mixture of experts around the products of a chunk: the choice of experts, their order,
+// and the sum of results.
+func sorted(few kernels.Experts, tokens int) []testCase {
+	e := kernels.ManyExperts{Format: few.Format, Count: few.Count, Top: few.Top, Hidden: few.Hidden, Inner: few.Inner}
+	sizes := kernels.Sizes{Tokens: tokens}
+	name := func(s string) string { return fmt.Sprintf("qwen experts %s of %d", s, tokens) }
+	r := kernels.Router{Experts: few.Count, Top: few.Top, Normalize: true, Scale: 1}
+	top, err := r.Launch(tokens)
+	sort, err2 := e.LaunchSort(e.Tiles(kernels.Machine{Target: kernels.CUDA}, tokens)[0], tokens)
+	combine, err3 := e.LaunchCombine(tokens)
+	return []testCase{{name: name("top-k"), sizes: sizes, variants: only("one threadgroup a token", top, err)},
+		{name: name("sort"), sizes: sizes, variants: only("one threadgroup", sort, err2)},
+		{name: name("combine"), sizes: sizes, bytes: float64((e.Top + 1) * tokens * e.Hidden * 4),
+			variants: only("one thread for 4 columns", combine, err3)}}
 }

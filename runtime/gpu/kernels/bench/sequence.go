@@ -287,6 +287,14 @@ func slots(small int) (out []testCase) {
 					variants: only("16 columns", scan, err)})
 			continue
 		}
+		if rows > 32 {
+			none := d
+			none.Most = 8
+			solve, scan, err := none.Launches(rows)
+			out = append(out, testCase{name: name("slot delta solve"), sizes: sizes,
+				variants: only("no chunk", part(solve, scan), err)},
+				testCase{name: name("slot delta scan"), sizes: sizes, variants: only("no chunk", scan, err)})
+		}
 		d.Norm, d.Eps, d.Gates = kernels.F32, 1e-6, kernels.F32
 		out = append(out, testCase{name: name("slot delta"), sizes: sizes, bytes: states,
 			variants: func(kernels.Machine) ([]variant, error) {
@@ -298,7 +306,10 @@ func slots(small int) (out []testCase) {
 				for i := range out {
 					out[i].label += " rows of lanes"
 				}
-				return out, err
+				bare := d
+				bare.Norm, bare.Gates = kernels.None, kernels.None
+				l, err2 := bare.StepLaunch(rows)
+				return append(out, variant{label: "normed before, with gates", launch: l}), errors.Join(err, err2)
 			}})
 	}
 	return out
@@ -350,7 +361,7 @@ func draws(vocab int) []testCase {
 func norms(small int) []testCase {
 	var out []testCase
 	for _, n := range []int{2048, 5376} {
-		for _, tokens := range []int{1, max(2, 4096/small)} {
+		for _, tokens := range []int{1, 2, 8, 64, 128, max(2, 4096/small)} {
 			norm := kernels.RMSNorm{N: n, Heads: 1, Pre: kernels.F32, PreEps: 1e-6, Add: true, Sum: true,
 				Weight: kernels.F32, Eps: 1e-6}
 			out = append(out, testCase{
