@@ -143,7 +143,7 @@ func bindSlotDeltaChunks(b *binder) bool {
 		Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m)}) &&
 		b.launch("delta scan", scan, nil, kernels.SlotDeltaScanArguments[operand]{Q: d.q, K: d.k, Sums: whole(sums),
 			W: whole(w), U: whole(u), M: whole(m),
-			Entries: t.entries, Writes: t.writes, State: d.state, Y: d.out, Step: d.step})
+			Entries: t.entries, Writes: t.writes, State: d.state, Y: d.out})
 }
 
 // bindUnitCopy binds copies between indices of an axis of a buffer. They are made in the order of the list.

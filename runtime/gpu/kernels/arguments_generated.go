@@ -1432,14 +1432,13 @@ type SlotDeltaScanArguments[T comparable] struct {
 	Writes  T // int
 	State   T // CHUNK_STATE_T, written
 	Y       T // float, written
-	Step    T // int
 }
 
 // Signature is what the text of the kernel slot_delta_scan declares.
 func (SlotDeltaScanArguments[T]) Signature() *Signature { return &slotDeltaScanSignature }
 
 func (a SlotDeltaScanArguments[T]) values() []T {
-	return []T{a.Q, a.K, a.Sums, a.W, a.U, a.M, a.Entries, a.Writes, a.State, a.Y, a.Step}
+	return []T{a.Q, a.K, a.Sums, a.W, a.U, a.M, a.Entries, a.Writes, a.State, a.Y}
 }
 
 var slotDeltaScanSignature = Signature{Kernels: []string{"slot_delta_scan"}, Arguments: []Argument{
@@ -1453,7 +1452,6 @@ var slotDeltaScanSignature = Signature{Kernels: []string{"slot_delta_scan"}, Arg
 	{Name: "writes", Type: "int"},
 	{Name: "state", Type: "CHUNK_STATE_T", Written: true},
 	{Name: "y", Type: "float", Written: true},
-	{Name: "step", Type: "int"},
 }}
 
 // SlotDeltaSolveArguments are the buffers of the kernel slot_delta_solve, in order.

@@ -153,7 +153,7 @@ func (d SlotDelta) chunksCase(s Sizes) *Case {
 	c.run(solve, first)
 	c.run(scan, SlotDeltaScanArguments[*Buffer]{Q: a.Q, K: a.K, Sums: first.Sums, W: first.W, U: first.U, M: first.M,
 		Entries: a.Entries,
-		Writes:  a.Writes, State: a.State, Y: a.Y, Step: a.Step})
+		Writes:  a.Writes, State: a.State, Y: a.Y})
 	c.reference = func() { d.answer(c, a, t, Bounds{1e-5, 5 * sums(d.DK)}) }
 	return c
 }

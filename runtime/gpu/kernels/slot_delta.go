@@ -18,6 +18,10 @@ type SlotDelta struct {
 	Most int
 }
 
+// scanGroups is the number of threadgroups that the scan of chunks has at most, where it has a choice. On an H100 a
+// multiprocessor has registers for one at a time, so more of them only take longer to find that nothing is to be done.
+const scanGroups = 256
+
 // slotRows is the number of rows in which a threadgroup of slot_delta looks for rows of no sequence.
 const slotRows = 32
 
@@ -60,12 +64,13 @@ func (d SlotDelta) Launches(rows int) (solve, scan Launch, err error) {
 	if err != nil {
 		return solve, scan, err
 	}
-	defines := append(d.chunkDefines(), append(define("CHUNK_SLOTS", 1), d.slotDefines()...)...)
+	scans := max(1, min(scanGroups/(d.DV/d.Columns*d.Heads), d.Entries))
+	defines := append(d.chunkDefines(), append(define("CHUNK_SLOTS", 1, "SLOT_SCANS", scans), d.slotDefines()...)...)
 	windows := ceil(rows, d.Length)
 	solve = Launch{File: "slot_delta_chunk", Kernel: "slot_delta_solve", Defines: defines, Groups: [3]int{windows,
 		d.Heads, 1}, Threads: [3]int{256, 1, 1}}
 	scan = Launch{File: "slot_delta_chunk", Kernel: "slot_delta_scan", Defines: defines, Case: d.chunksCase,
-		Groups: [3]int{d.DV / d.Columns, d.Heads, min(d.Entries, windows)}, Threads: [3]int{d.scanThreads(), 1, 1}}
+		Groups: [3]int{d.DV / d.Columns, d.Heads, scans}, Threads: [3]int{d.scanThreads(), 1, 1}}
 	return solve, scan, nil
 }
 

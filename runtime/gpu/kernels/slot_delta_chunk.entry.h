@@ -14,12 +14,12 @@ extern "C" __global__ void __launch_bounds__(CHUNK_SOLVERS) slot_delta_solve_ent
 #ifdef ENTRY_slot_delta_scan
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void slot_delta_scan_entry(void* const* a) {
-  slot_delta_scan((device const float*)a[0], (device const float*)a[1], (device const float*)a[2], (device const float*)a[3], (device const float*)a[4], (device const float*)a[5], (device const int*)a[6], (device const int*)a[7], (device CHUNK_STATE_T*)a[8], (device float*)a[9], (device const int*)a[10], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+  slot_delta_scan((device const float*)a[0], (device const float*)a[1], (device const float*)a[2], (device const float*)a[3], (device const float*)a[4], (device const float*)a[5], (device const int*)a[6], (device const int*)a[7], (device CHUNK_STATE_T*)a[8], (device float*)a[9], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(slot_delta_scan, CHUNK_SCANNERS, 11)
+PORT_ENTRY(slot_delta_scan, CHUNK_SCANNERS, 10)
 #else
-extern "C" __global__ void __launch_bounds__(CHUNK_SCANNERS) slot_delta_scan_entry(device const float* q, device const float* k, device const float* sums, device const float* w, device const float* u, device const float* m, device const int* entries, device const int* writes, device CHUNK_STATE_T* state, device float* y, device const int* step) {
-  slot_delta_scan(q, k, sums, w, u, m, entries, writes, state, y, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+extern "C" __global__ void __launch_bounds__(CHUNK_SCANNERS) slot_delta_scan_entry(device const float* q, device const float* k, device const float* sums, device const float* w, device const float* u, device const float* m, device const int* entries, device const int* writes, device CHUNK_STATE_T* state, device float* y) {
+  slot_delta_scan(q, k, sums, w, u, m, entries, writes, state, y, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
 #endif
 #endif

@@ -4,21 +4,45 @@
 // The gated delta rule in chunks (delta_chunk.metal) in a call of several sequences, each with its state in a slot of a
 // pool. Chunks begin at the first row of each sequence that has more than SLOT_MOST rows; slot_delta.metal takes the
 // others. CHUNK_SLOTS is 1.
+//
+// Many calls have no such sequence: all of theirs are decoding. Both kernels find that out with one read of a thread,
+// before it is their turn, since the host writes entries before a call.
+#define PORT_WAITS
 #ifndef SLOT_MOST
 #define SLOT_MOST 8
 #endif
+#ifndef SLOT_SCANS
+#define SLOT_SCANS 1  // sequences that threadgroups of slot_delta_scan take beside each other
+#endif
+#define SLOT_WORDS ((SLOT_ENTRIES + 31) / 32)
+
+// The number of the lowest bit that is set.
+inline int slot_lowest(uint bits) { return int(popcount(~bits & (bits - 1u))); }
 
 // Writes to starts the number of tokens of the chunk that begins at each of the rows [window, window + LENGTH), 0 where
 // none begins. Every chunk but the last one of a sequence has LENGTH rows, so each sequence has at most one beginning
 // there.
 inline void slot_chunks(device const int* entries, int window, int tid, threadgroup int* starts) {
-  if (tid < CHUNK_LENGTH) starts[tid] = 0;
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  for (int n = tid; n < SLOT_ENTRIES; n += CHUNK_SOLVERS) {
-    const int begin = entries[3 * n];
-    const int count = entries[3 * n + 1];
+  for (int from = 0; from < SLOT_ENTRIES; from += CHUNK_SOLVERS) {
+    const int n = from + tid;
+    const int begin = n < SLOT_ENTRIES ? entries[3 * n] : 0;
+    const int count = n < SLOT_ENTRIES ? entries[3 * n + 1] : 0;
     const int start = begin + (max(window - begin, 0) + CHUNK_LENGTH - 1) / CHUNK_LENGTH * CHUNK_LENGTH;
+    if (from == 0) {
+      if (tid < CHUNK_LENGTH) starts[tid] = 0;
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
     if (count > SLOT_MOST && start < min(window + CHUNK_LENGTH, begin + count)) starts[start - window] = min(begin + count - start, CHUNK_LENGTH);
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+}
+
+// Writes to chunked [WORDS] a bit for each sequence: whether it has more than SLOT_MOST rows.
+inline void slot_chunked(device const int* entries, int tid, threadgroup uint* chunked) {
+  for (int word = tid / 32; word < SLOT_WORDS; word += CHUNK_SCANNERS / 32) {
+    const int n = word * 32 + tid % 32;
+    const uint bits = port_ballot(n < SLOT_ENTRIES && entries[3 * min(n, SLOT_ENTRIES - 1) + 1] > SLOT_MOST);
+    if (tid % 32 == 0) chunked[word] = bits;
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
 }
@@ -48,18 +72,19 @@ kernel void slot_delta_solve(device const float* q [[buffer(0)]],
   const int head = int(tg.y);
   const int window = int(tg.x) * CHUNK_LENGTH;
   slot_chunks(entries, window, int(tid), starts);
-  for (int i = 0; i < CHUNK_LENGTH; i++) {
-    const int count = starts[i];
-    if (count == 0) continue;
-    const int first = window + i;
-    chunk_solve(q, k, v, g, beta, sums, w, u, m + (long(first) * CHUNK_HEADS + head) * CHUNK_LENGTH, first, count, head, int(tid), ks, qs, a, logs, rates, decays);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+  port_wait();
+  for (int row = 0; row < CHUNK_LENGTH; row += 32) {
+    for (uint bits = port_ballot(starts[row + int(tid) % 32] > 0); bits != 0u; bits &= bits - 1u) {
+      const int at = row + slot_lowest(bits), first = window + at;
+      chunk_solve(q, k, v, g, beta, sums, w, u, m + (long(first) * CHUNK_HEADS + head) * CHUNK_LENGTH, first, starts[at], head, int(tid), ks, qs, a, logs, rates, decays);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
   }
 }
 
-// As delta_scan: a threadgroup takes COLUMNS rows of a head's state through the chunks of a sequence; entries [ENTRIES][3]; writes [T];
-// state, a pool of slots [HEADS][DV][DK]. No sequence reads a slot that another one writes.
-// grid: DV / COLUMNS, HEADS, min(ENTRIES, T / LENGTH)
+// As delta_scan: a threadgroup takes COLUMNS rows of a head's state through the chunks of every SCANS-th sequence that has chunks;
+// entries [ENTRIES][3]; writes [T]; state, a pool of slots [HEADS][DV][DK]. No sequence reads a slot that another one writes.
+// grid: DV / COLUMNS, HEADS, SCANS
 [[max_total_threads_per_threadgroup(CHUNK_SCANNERS)]]
 kernel void slot_delta_scan(device const float* q [[buffer(0)]],
                             device const float* k [[buffer(1)]],
@@ -71,34 +96,38 @@ kernel void slot_delta_scan(device const float* q [[buffer(0)]],
                             device const int* writes [[buffer(7)]],
                             device CHUNK_STATE_T* state [[buffer(8)]],
                             device float* y [[buffer(9)]],
-                            device const int* step [[buffer(10)]],
                             uint3 tg [[threadgroup_position_in_grid]],
                             uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, s, CHUNK_DK * SCAN_LD);  // [DK][COLUMNS]
   TG_ARRAY(float, us, CHUNK_LENGTH * SCAN_LD);
   TG_ARRAY(float, staged, CHUNK_BUFFERS * SCAN_STAGE);
   TG_ARRAY(float, gates, 4 * CHUNK_LENGTH);
+  TG_ARRAY(uint, chunked, SLOT_WORDS);
   const int tid = int(thread_index % CHUNK_SCANNERS);
   const int head = int(tg.y);
   const int column0 = int(tg.x) * CHUNK_COLUMNS;
   const int key_head = head / (CHUNK_HEADS / CHUNK_K_HEADS);
-  const int groups = min(SLOT_ENTRIES, (step[STEP_TOKENS] + CHUNK_LENGTH - 1) / CHUNK_LENGTH);
-  if (int(tg.z) >= groups) return;
   state += (long(head) * CHUNK_DV + column0) * CHUNK_DK;
-  for (int n = int(tg.z); n < SLOT_ENTRIES; n += groups) {
-    const long first = entries[3 * n];
-    const int count = entries[3 * n + 1];
-    const int slot = entries[3 * n + 2];
-    if (count <= SLOT_MOST) continue;
-    scan_source from;
-    from.q = q + first * CHUNK_Q_TOKEN + key_head * CHUNK_DK;
-    from.k = k + first * CHUNK_K_TOKEN + key_head * CHUNK_DK;
-    from.w = w + (first * CHUNK_HEADS + head) * CHUNK_DK;
-    from.m = m + (first * CHUNK_HEADS + head) * CHUNK_LENGTH;
-    from.last = count - 1;
-    const long values = (first * CHUNK_HEADS + head) * CHUNK_DV + column0;
-    chunk_scan(from, sums + first * CHUNK_HEADS + head, u + values, y + values, state + long(max(slot, 0)) * CHUNK_STATE, writes + first, state, slot < 0, count, tid,
-               s, us, staged, gates);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+  slot_chunked(entries, tid, chunked);
+  port_wait();
+  int before = 0;  // sequences with chunks
+  for (int word = 0; word < SLOT_WORDS; word++) {
+    for (uint bits = chunked[word]; bits != 0u; bits &= bits - 1u) {
+      if (before++ % SLOT_SCANS != int(tg.z)) continue;
+      const int n = word * 32 + slot_lowest(bits);
+      const long first = entries[3 * n];
+      const int count = entries[3 * n + 1];
+      const int slot = entries[3 * n + 2];
+      scan_source from;
+      from.q = q + first * CHUNK_Q_TOKEN + key_head * CHUNK_DK;
+      from.k = k + first * CHUNK_K_TOKEN + key_head * CHUNK_DK;
+      from.w = w + (first * CHUNK_HEADS + head) * CHUNK_DK;
+      from.m = m + (first * CHUNK_HEADS + head) * CHUNK_LENGTH;
+      from.last = count - 1;
+      const long values = (first * CHUNK_HEADS + head) * CHUNK_DV + column0;
+      chunk_scan(from, sums + first * CHUNK_HEADS + head, u + values, y + values, state + long(max(slot, 0)) * CHUNK_STATE, writes + first, state, slot < 0, count, tid,
+                 s, us, staged, gates);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
   }
 }
