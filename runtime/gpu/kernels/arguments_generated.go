@@ -948,7 +948,7 @@ var matMulGLUSignature = Signature{Kernels: []string{"matmul_glu", "matmul_direc
 type MatMulPrepareArguments[T comparable] struct {
 	X    T // float
 	Norm T // PREPARE_NORM_T, optional: X stands for it
-	Y    T // MATMUL_T, written
+	Y    T // PREPARE_T, written
 	Step T // int
 }
 
@@ -962,7 +962,7 @@ func (a MatMulPrepareArguments[T]) values() []T {
 var matMulPrepareSignature = Signature{Kernels: []string{"matmul_prepare"}, Arguments: []Argument{
 	{Name: "x", Type: "float"},
 	{Name: "norm", Type: "PREPARE_NORM_T", Optional: true, Instead: 0},
-	{Name: "y", Type: "MATMUL_T", Written: true},
+	{Name: "y", Type: "PREPARE_T", Written: true},
 	{Name: "step", Type: "int"},
 }}
 

@@ -276,20 +276,34 @@ func (p Prepare) newCase(s Sizes) *Case {
 	x, norm, y := c.random(F32, c.Tokens*p.K), c.norm(p.Norm, p.K), c.out(d, p.Size(c.Tokens))
 	c.run(l, MatMulPrepareArguments[*Buffer]{X: x, Norm: norm, Y: y, Step: c.step()})
 	c.reference = func() {
-		if p.eights() == 0 {
-			p.Reference(x.Values(), norm.Values(), c.want(y, bound, c.Tokens*p.K))
-			return
-		}
-		all, rows := make([]float32, p.Size(c.Tokens)), p.Packed*8 // the vectors stand between places that nobody writes
+		all := p.unpacked(c, y, bound)
 		p.Reference(x.Values(), norm.Values(), all)
-		for t := range c.Tokens {
-			for k := 0; k < p.K; k += packedColumns {
-				for piece := range packedColumns / 8 {
-					first := p.at(t/rows*rows, k) + (piece*rows+t%rows)*8
-					c.wantAt(y, bound, first, all[first:first+8])
-				}
+		p.expect(c, y, bound, all)
+	}
+	return c
+}
+
+// unpacked returns where a reference writes the tokens of a case in the form that p says: what is expected of buffer y
+// or, for packed tokens, a whole number of tiles, of which expect then takes what is written.
+func (p Prepare) unpacked(c *Case, y *Buffer, bound Bounds) []float32 {
+	if p.eights() == 0 {
+		return c.want(y, bound, c.Tokens*p.K)
+	}
+	return make([]float32, p.Size(c.Tokens))
+}
+
+// expect adds to what is expected of buffer y the packed tokens in all, which stand between places that nobody writes.
+func (p Prepare) expect(c *Case, y *Buffer, bound Bounds, all []float32) {
+	if p.eights() == 0 {
+		return
+	}
+	rows := p.Packed * 8
+	for t := range c.Tokens {
+		for k := 0; k < p.K; k += packedColumns {
+			for piece := range packedColumns / 8 {
+				first := p.at(t/rows*rows, k) + (piece*rows+t%rows)*8
+				c.wantAt(y, bound, first, all[first:first+8])
 			}
 		}
 	}
-	return c
 }

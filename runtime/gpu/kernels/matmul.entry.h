@@ -23,15 +23,3 @@ extern "C" __global__ void __launch_bounds__(MATMUL_THREADS) matmul_glu_entry(de
 }
 #endif
 #endif
-#ifdef ENTRY_matmul_prepare
-#ifdef PORT_ENTRY
-extern "C" __attribute__((visibility("default"))) void matmul_prepare_entry(void* const* a) {
-  matmul_prepare((device const float*)a[0], (device const PREPARE_NORM_T*)a[1], (device MATMUL_T*)a[2], (device const int*)a[3], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
-}
-PORT_ENTRY(matmul_prepare, PREPARE_THREADS, 4)
-#else
-extern "C" __global__ void __launch_bounds__(PREPARE_THREADS) matmul_prepare_entry(device const float* x, device const PREPARE_NORM_T* norm, device MATMUL_T* y, device const int* step) {
-  matmul_prepare(x, norm, y, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
-}
-#endif
-#endif

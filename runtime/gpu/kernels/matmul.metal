@@ -7,27 +7,6 @@
 // columns, blocks of rows); blocks past step[STEP_TOKENS] do nothing. x is bf16, as matmul_prepare writes it, or f32
 // where MATMUL_EXACT is 1.
 
-#ifndef PREPARE_NORM       // as MATVEC_NORM
-#define PREPARE_NORM 0
-#endif
-#ifndef PREPARE_EPS
-#define PREPARE_EPS 1e-6f
-#endif
-#ifndef PREPARE_EIGHTS     // eights of rows of a tile, 0 for rows as they are
-#define PREPARE_EIGHTS 0
-#endif
-#ifndef PREPARE_LANES      // rows in the order of lanes
-#define PREPARE_LANES 0
-#endif
-#ifndef PREPARE_THREADS
-#define PREPARE_THREADS 128
-#endif
-#if PREPARE_NORM == 1
-#define PREPARE_NORM_T bfloat
-#else
-#define PREPARE_NORM_T float
-#endif
-
 // The rows of x that a thread reads of a block.
 inline void matmul_rows(thread int* rows, int row0, int tokens, uint thread_index) {
   UNROLL for (int i = 0; i < MATMUL_XV; i++) {
@@ -105,64 +84,4 @@ kernel void matmul_glu(device const uint* w0 [[buffer(0)]],
       }
     }
   }
-}
-
-// Number k of a row, times the weight of the norm where there is one.
-inline float prepare_scaled(float v, device const PREPARE_NORM_T* norm, int k) {
-#if PREPARE_NORM == 1 || PREPARE_NORM == 2
-  return v * float(norm[k]);
-#else
-  return v;
-#endif
-}
-
-// Rows of x f32, normed, in the type of the tiles. The grid is rows. With PREPARE_EIGHTS they are packed for
-// matmul_packed.metal, which says how; with PREPARE_LANES they are in the order of lanes.
-[[max_total_threads_per_threadgroup(PREPARE_THREADS)]]
-kernel void matmul_prepare(device const float* x [[buffer(0)]],
-                           device const PREPARE_NORM_T* norm [[buffer(1)]],  // absent: x
-                           device MATMUL_T* y [[buffer(2)]],
-                           device const int* step [[buffer(3)]],
-                           uint row [[threadgroup_position_in_grid]],
-                           uint thread_index [[thread_index_in_threadgroup]]) {
-  TG_ARRAY(float, partial, PREPARE_THREADS / 32);
-  if (int(row) >= step[STEP_TOKENS]) return;
-  device const float* from = x + long(row) * MATMUL_K;
-  float factor = 1.0f;
-#if PREPARE_NORM
-  float squares = 0.0f;
-  for (int i = int(thread_index); i < MATMUL_K / 4; i += PREPARE_THREADS) {
-    const float4 v = ((device const float4*)from)[i];
-    UNROLL for (int j = 0; j < 4; j++) squares += v[j] * v[j];
-  }
-  squares = simd_sum(squares);
-  if (thread_index % 32 == 0) partial[thread_index / 32] = squares;
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  float total = 0.0f;
-  UNROLL for (int i = 0; i < PREPARE_THREADS / 32; i++) total += partial[i];
-  factor = precise::rsqrt(total / float(MATMUL_K) + PREPARE_EPS);
-#endif
-#if PREPARE_EIGHTS
-  // Eight numbers of a row stand together: for each of four lanes two of its word number piece / 4, four columns apart.
-  for (int i = int(thread_index); i < MATMUL_K / 8; i += PREPARE_THREADS) {
-    const int block = i / 16, piece = i % 16;
-    const int column = block * 128 + piece / 4 * 8 + piece % 4;
-    MATMUL_T out[8];
-    UNROLL for (int j = 0; j < 8; j++) {
-      const int k = column + j / 2 * 32 + j % 2 * 4;
-      out[j] = MATMUL_T(prepare_scaled(from[k] * factor, norm, k));
-    }
-    const long tile = long(row) / (PREPARE_EIGHTS * 8);
-    device MATMUL_T* to = y + ((tile * (MATMUL_K / 8) + i) * (PREPARE_EIGHTS * 8) + row % (PREPARE_EIGHTS * 8)) * 8;
-    UNROLL for (int j = 0; j < 8; j++) to[j] = out[j];
-  }
-#else
-  for (int i = int(thread_index); i < MATMUL_K / 4; i += PREPARE_THREADS) {
-    const float4 v = ((device const float4*)from)[i] * factor;
-    UNROLL for (int j = 0; j < 4; j++) {
-      const int k = 4 * i + j;
-      y[long(row) * MATMUL_K + (PREPARE_LANES ? lanes_place(k) : k)] = MATMUL_T(prepare_scaled(v[j], norm, k));
-    }
-  }
-#endif
 }

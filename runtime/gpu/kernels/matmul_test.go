@@ -278,16 +278,18 @@ func TestPrepare(t *testing.T) {
 	for _, p := range []kernels.Prepare{{K: 264}, {K: 264, Norm: kernels.NormBF16, Eps: 1e-3},
 		{K: 96, Norm: kernels.NormF32, Exact: true}, {K: 96, Norm: kernels.NormPlain, Exact: true},
 		{K: 256, Packed: 4}, {K: 384, Norm: kernels.NormF32, Eps: 1e-3, Packed: 8},
-		{K: 256, Norm: kernels.NormF32, Packed: kernels.InLanes}} {
+		{K: 256, Norm: kernels.NormF32, Packed: kernels.InLanes}, {K: 640, Packed: 16}, {K: 384, Packed: kernels.InLanes},
+		{K: 2176, Norm: kernels.NormF32, Eps: 1e-3, Packed: 4}, {K: 5376, Norm: kernels.NormBF16, Packed: 16},
+		{K: 8200, Norm: kernels.NormPlain}} {
 		name := fmt.Sprintf("{K:%d Exact:%v Norm:%d Eps:%v}", p.K, p.Exact, p.Norm, p.Eps)
 		if p.Packed > 0 {
 			name = fmt.Sprintf("%s packed %d", name, p.Packed)
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l, err := p.Launch(4)
+			l, err := p.Launch(13)
 			require.NoError(t, err)
-			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 3, Capacity: 4}))
+			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 11, Capacity: 13}))
 		})
 	}
 }

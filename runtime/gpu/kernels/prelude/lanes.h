@@ -4,3 +4,17 @@
 
 // The place of column k of a row whose first column stands at a multiple of 128.
 inline int lanes_place(int k) { return k / 128 * 128 + k % 32 / 8 * 32 + k % 128 / 32 * 8 + k % 4 * 2 + k % 8 / 4; }
+
+// Writes 32 columns of a row in packed order, which matmul_packed.metal describes: number item of them in a row of columns
+// columns, those of the same word of four lanes. v has their eights, lane after lane. A tile has eights times eight rows.
+inline void lanes_pack(device bfloat* y, int row, int item, int columns, int eights, thread const float* v) {
+  const long tile = row / (eights * 8);
+  device uint4* to = (device uint4*)y + (tile * (columns / 8) + item * 4) * (eights * 8) + row % (eights * 8);
+  UNROLL for (int c = 0; c < 4; c++) {
+    uint4 piece;
+    UNROLL for (int q = 0; q < 4; q++) piece[q] = port_pack_bf16(v[q * 8 + c], v[q * 8 + c + 4]);
+    to[c * (eights * 8)] = piece;
+  }
+}
+// The first column of eight number lane of such an item.
+inline int lanes_column(int item, int lane) { return item / 4 * 128 + lane * 32 + item % 4 * 8; }
