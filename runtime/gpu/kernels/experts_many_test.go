@@ -14,7 +14,7 @@ func TestExpertsSort(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		count, top, tokens, written int
-	}{{256, 8, 40, 37}, {5, 2, 70, 70}, {300, 3, 30, 20}, {512, 1, 9, 0}} {
+	}{{256, 8, 40, 37}, {5, 2, 70, 70}, {300, 3, 30, 20}, {512, 1, 9, 0}, {256, 8, 270, 260}} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			t.Parallel()
 			e := kernels.ManyExperts{Count: c.count, Top: c.top}

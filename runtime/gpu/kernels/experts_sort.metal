@@ -2,6 +2,7 @@
 // Sorts token-expert pairs [T * SORT_TOP] by expert, in the order of tokens within an expert, so that an expert's
 // weights can be multiplied with all of its tokens at once. A second kernel weights the results and adds them up.
 
+#define PORT_WAITS
 #ifndef SORT_TOP         // experts of a token
 #define SORT_TOP 2
 #endif
@@ -27,20 +28,60 @@
 #define COMBINE_THREADS 32
 #endif
 #define SORT_THREADS (SORT_SIMDS * 32)
+#define COMBINE_AHEAD (SORT_TOP < 8 ? SORT_TOP : 8)  // rows that a thread reads together
 
-// Returns the sum of v over the threads before the caller.
-inline int sort_before(int v, threadgroup int* totals, uint simd, uint lane) {
+// Returns the expert of a lane's pair, -1 for none; rank and equal tell how many pairs of the simdgroup have the same one:
+// of the lanes before, and in all. Ballots of the bits of experts' numbers find them.
+inline int sort_find(device const int* experts, int pair, int pairs, uint lane, thread int& rank, thread int& equal) {
+  const int expert = pair < pairs ? clamp(experts[pair], 0, SORT_EXPERTS - 1) : -1;
+  uint same = port_ballot(expert >= 0);
+  UNROLL for (int bit = 1; bit < SORT_EXPERTS; bit *= 2) {
+    const uint set = port_ballot((expert & bit) != 0);
+    same &= (expert & bit) != 0 ? set : ~set;
+  }
+  rank = int(popcount(same & ((1u << lane) - 1u)));
+  equal = int(popcount(same));
+  return expert;
+}
+
+// Returns the sum of v over the lanes before the caller.
+inline int sort_before(int v, uint lane) {
   int sum = v;
   UNROLL for (ushort distance = 1; distance < 32; distance *= 2) {
     const int other = simd_shuffle_up(sum, distance);
     if (lane >= distance) sum += other;
   }
+  return sum - v;
+}
+
+// From the pairs that each simdgroup has counted of an expert, makes the numbers of pairs of it in the sections before
+// each; returns the number of all. All reads are in flight together.
+inline int sort_sections(threadgroup ushort* counts, int expert) {
+  int mine[SORT_SIMDS];
+  UNROLL for (int s = 0; s < SORT_SIMDS; s++) mine[s] = int(counts[s * SORT_EXPERTS + expert]);
+  int count = 0;
+  UNROLL for (int s = 0; s < SORT_SIMDS; s++) {
+    counts[s * SORT_EXPERTS + expert] = ushort(count);
+    count += mine[s];
+  }
+  return count;
+}
+
+// Writes the place of an expert's first pair, its tiles and, with all threads, the tiles behind the last.
+inline void sort_tiles(int count, uint thread_index, uint simd, uint lane, threadgroup int* totals, threadgroup int* starts, device int4* tiles) {
+  const int parts = (count + SORT_ROWS - 1) / SORT_ROWS;
+  const int before = sort_before(count, lane), tiles_before = sort_before(parts, lane);
+  if (lane == 31) {
+    totals[simd] = before + count;
+    totals[SORT_SIMDS + simd] = tiles_before + parts;
+  }
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (lane == 31) totals[simd] = sum;
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  int before = 0;
-  for (int i = 0; i < int(simd); i++) before += totals[i];
-  return before + sum - v;
+  const int other = lane < SORT_SIMDS ? totals[lane] : 0, other_tiles = lane < SORT_SIMDS ? totals[SORT_SIMDS + lane] : 0;
+  const int start = before + simd_sum(lane < simd ? other : 0), tile = tiles_before + simd_sum(lane < simd ? other_tiles : 0);
+  const int all = simd_sum(other_tiles), expert = int(thread_index);
+  if (expert < SORT_EXPERTS) starts[expert] = start;
+  for (int i = 0; i < parts; i++) tiles[tile + i] = int4(expert, start + i * SORT_ROWS, min(start + (i + 1) * SORT_ROWS, start + count), 0);
+  for (int i = all + expert; i < SORT_TILES; i += SORT_THREADS) tiles[i] = int4(-1, 0, 0, 0);
 }
 
 // experts_sort, with one threadgroup. Every simdgroup counts the experts in its section of the pairs. From the counts
@@ -56,61 +97,29 @@ kernel void experts_sort(device const int* experts [[buffer(0)]],
                          uint lane [[thread_index_in_simdgroup]]) {
   TG_ARRAY(ushort, counts, SORT_SIMDS * SORT_EXPERTS);
   TG_ARRAY(int, starts, SORT_EXPERTS);
-  TG_ARRAY(int, totals, SORT_SIMDS);
-  const int pairs = step[STEP_TOKENS] * SORT_TOP;
+  TG_ARRAY(int, totals, 2 * SORT_SIMDS);
+  const int pairs = step[STEP_TOKENS] * SORT_TOP;  // the host wrote it before the sequence
   const int stretch = (pairs + SORT_THREADS - 1) / SORT_THREADS * 32;
+  const int first = int(simd) * stretch + int(lane);
   for (int i = int(thread_index); i < SORT_SIMDS * SORT_EXPERTS; i += SORT_THREADS) counts[i] = ushort(0);
   threadgroup_barrier(mem_flags::mem_threadgroup);
+  port_wait();
   threadgroup ushort* mine = counts + simd * SORT_EXPERTS;
+  int expert = -1, rank = 0, equal = 0;
   for (int pass = 0; pass < 2; pass++) {
     for (int i = 0; i < stretch; i += 32) {
-      const int pair = int(simd) * stretch + i + int(lane);
-      const int expert = pair < pairs ? clamp(experts[pair], 0, SORT_EXPERTS - 1) : -1;
-      int rank = 0;   // among the lanes with the same expert
-      int equal = 0;
-      UNROLL for (int l = 0; l < 32; l++) {
-        const int other = simd_shuffle(expert, ushort(l));
-        equal += other == expert ? 1 : 0;
-        rank += other == expert && l < int(lane) ? 1 : 0;
-      }
+      if (pass == 0 || stretch > 32) expert = sort_find(experts, first + i, pairs, lane, rank, equal);
       const int seen = expert < 0 ? 0 : int(mine[expert]);
-      if (pass == 1 && expert >= 0) order[starts[expert] + seen + rank] = pair;
+      if (pass == 1 && expert >= 0) order[starts[expert] + seen + rank] = first + i;
       simdgroup_barrier(mem_flags::mem_threadgroup);
       if (expert >= 0 && rank == equal - 1) mine[expert] = ushort(seen + equal);
       simdgroup_barrier(mem_flags::mem_threadgroup);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (pass == 1) return;
-    const int expert = int(thread_index);
-    int count = 0;
-    if (expert < SORT_EXPERTS) {
-      for (int s = 0; s < SORT_SIMDS; s++) {
-        const int n = int(counts[s * SORT_EXPERTS + expert]);
-        counts[s * SORT_EXPERTS + expert] = ushort(count);
-        count += n;
-      }
-    }
-    const int start = sort_before(count, totals, simd, lane);
-    const int parts = (count + SORT_ROWS - 1) / SORT_ROWS;
-    const int tile = sort_before(parts, totals, simd, lane);
-    if (expert < SORT_EXPERTS) starts[expert] = start;
-    for (int i = 0; i < parts; i++) {
-      device int* to = tiles + (tile + i) * 4;
-      to[0] = expert;
-      to[1] = start + i * SORT_ROWS;
-      to[2] = min(start + (i + 1) * SORT_ROWS, start + count);
-      to[3] = 0;
-    }
+    const int count = int(thread_index) < SORT_EXPERTS ? sort_sections(counts, int(thread_index)) : 0;
+    sort_tiles(count, thread_index, simd, lane, totals, starts, (device int4*)tiles);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (thread_index == SORT_THREADS - 1) totals[0] = tile + parts;
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (int i = totals[0] + int(thread_index); i < SORT_TILES; i += SORT_THREADS) {
-      device int* to = tiles + i * 4;
-      to[0] = -1;
-      to[1] = 0;
-      to[2] = 0;
-      to[3] = 0;
-    }
   }
 }
 
@@ -126,14 +135,26 @@ kernel void experts_combine(device const float* x [[buffer(0)]],
                             uint thread_index [[thread_index_in_threadgroup]]) {
   const int token = int(group.y);
   const int column = int(group.x * COMBINE_THREADS + thread_index) * 4;
-  if (token >= step[STEP_TOKENS] || column >= COMBINE_N) return;
+  const int tokens = step[STEP_TOKENS];  // the host wrote it before the sequence
+  port_wait();
+  if (token >= tokens || column >= COMBINE_N) return;
   float4 sum = float4(0.0f, 0.0f, 0.0f, 0.0f);
 #if COMBINE_RESIDUAL
   sum = *(device const float4*)(extra + long(token) * COMBINE_N + column);
 #endif
-  UNROLL for (int j = 0; j < SORT_TOP; j++) {
-    const int pair = token * SORT_TOP + j;
-    sum = sum + *(device const float4*)(x + long(pair) * COMBINE_N + column) * scores[pair];
+  x += long(token) * SORT_TOP * COMBINE_N + column;
+  scores += token * SORT_TOP;
+  UNROLL for (int begin = 0; begin < SORT_TOP; begin += COMBINE_AHEAD) {
+    float4 v[COMBINE_AHEAD];  // read before any is used
+    float score[COMBINE_AHEAD];
+    UNROLL for (int j = 0; j < COMBINE_AHEAD; j++) {
+      if (begin + j >= SORT_TOP) break;
+      v[j] = *(device const float4*)(x + long(begin + j) * COMBINE_N);
+      score[j] = scores[begin + j];
+    }
+    UNROLL for (int j = 0; j < COMBINE_AHEAD; j++) {
+      if (begin + j < SORT_TOP) sum = sum + v[j] * score[j];
+    }
   }
   *(device float4*)(y + long(token) * COMBINE_N + column) = sum;
 }
