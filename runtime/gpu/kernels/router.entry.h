@@ -2,12 +2,12 @@
 #ifdef ENTRY_router
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void router_entry(void* const* a) {
-  router((device const float*)a[0], (device const ROUTER_SCALES_T*)a[1], (device int*)a[2], (device float*)a[3], (device const int*)a[4], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup());
+  router((device const float*)a[0], (device const ROUTER_SCALES_T*)a[1], (device int*)a[2], (device float*)a[3], (device const int*)a[4], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_simdgroup(), PORT_simdgroup_index_in_threadgroup());
 }
 PORT_ENTRY(router, ROUTER_THREADS, 5)
 #else
 extern "C" __global__ void __launch_bounds__(ROUTER_THREADS) router_entry(device const float* logits, device const ROUTER_SCALES_T* scales, device int* experts, device float* scores, device const int* step) {
-  router(logits, scales, experts, scores, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup());
+  router(logits, scales, experts, scores, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_simdgroup(), PORT_simdgroup_index_in_threadgroup());
 }
 #endif
 #endif

@@ -64,7 +64,7 @@ inline float router_score(float logit, int place, device const ROUTER_SCALES_T* 
 // largest. Returns their number and, in order, their keys in list and their indices in at, both of size ROUTER_LIST.
 // The bound is the smallest of the groups' largest logits: there are at least ROUTER_TOP groups, so at least ROUTER_TOP
 // logits are no smaller. Of 256 logits some twenty remain.
-inline int router_shorten(device const float* logits, int lane, threadgroup uint* list, threadgroup int* at) {
+template <class PLACE> inline int router_shorten(device const float* logits, int lane, threadgroup uint* list, threadgroup PLACE* at) {
   float v[ROUTER_LOGITS];
   UNROLL for (int i = 0; i < ROUTER_LOGITS; i++) {
     v[i] = logits[i * 32 + (ROUTER_EXPERTS % 32 == 0 ? lane : min(lane, ROUTER_EXPERTS - 1 - i * 32))];
@@ -83,7 +83,7 @@ inline int router_shorten(device const float* logits, int lane, threadgroup uint
     // Dropped logits are written to places that nothing reads: a branch would take longer.
     const int to = own[i] >= least ? count + int(popcount(stay & ((1u << lane) - 1u))) : ROUTER_LIST - 32 + lane;
     list[to] = own[i];
-    at[to] = i * 32 + lane;
+    at[to] = PLACE(i * 32 + lane);
     count += int(popcount(stay));
   }
   return count;
@@ -91,7 +91,7 @@ inline int router_shorten(device const float* logits, int lane, threadgroup uint
 
 // Sorts what router_shorten has left, with simds simdgroups: the keys of the ROUTER_TOP largest and their indices, the
 // largest first. Of equal logits the later ones come first. The caller puts a barrier before and after it.
-inline void router_rank(threadgroup const uint* list, threadgroup const int* at, int count, int lane, int simd, int simds,
+template <class PLACE> inline void router_rank(threadgroup const uint* list, threadgroup const PLACE* at, int count, int lane, int simd, int simds,
                         threadgroup uint* keys, threadgroup int* places) {
   const uint near = lane < count ? list[lane] : 0u;
   NOUNROLL for (int j = 4 * simd; j < count; j += 4 * simds) {
@@ -106,14 +106,15 @@ inline void router_rank(threadgroup const uint* list, threadgroup const int* at,
     const int rank = lane == 0 ? before[0] : lane == 1 ? before[1] : lane == 2 ? before[2] : before[3];
     if (lane < 4 && j + lane < count && rank < ROUTER_TOP) {
       keys[rank] = list[j + lane];
-      places[rank] = at[j + lane];
+      places[rank] = int(at[j + lane]);
     }
   }
 }
 
 // Chooses with all simdgroups of a threadgroup: keys and places get what router_rank gives, and a barrier follows.
 // count is one int.
-inline void router_choose(device const float* logits, int lane, int simd, int simds, threadgroup uint* list, threadgroup int* at, threadgroup int* count,
+template <class PLACE>
+inline void router_choose(device const float* logits, int lane, int simd, int simds, threadgroup uint* list, threadgroup PLACE* at, threadgroup int* count,
                           threadgroup uint* keys, threadgroup int* places) {
   if (simd == 0) {
     const int n = router_shorten(logits, lane, list, at);
