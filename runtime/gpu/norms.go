@@ -47,7 +47,7 @@ func (b *binder) normalize(x *value, norm normed, gate *value, activation kernel
 		return false
 	}
 	k := kernels.RMSNorm{N: g.Width, Heads: g.Rows, X: g.Strides, Eps: norm.eps, Gated: gate != nil,
-		Activation: activation, Half: out.format == bf16, Lanes: out.packed == kernels.InLanes, Unaligned: unaligned(x)}
+		Activation: activation, Half: out.format == bf16, Packed: out.packed, Unaligned: unaligned(x)}
 	a := kernels.NormArguments[operand]{X: bytesOf(x), Out: bytesOf(out), Step: b.stepAt(g.Tokens, nil)}
 	if norm.weight != nil {
 		k.Weight, a.Weight = kernels.F32, bytesOf(norm.weight)
@@ -137,7 +137,7 @@ func bindAddNorm(b *binder) bool {
 	}
 	if a.Prepared {
 		out.round(a.Packed)
-		s.kernel.Half, s.kernel.Lanes = true, a.Packed == kernels.InLanes
+		s.kernel.Half, s.kernel.Packed = true, a.Packed
 	}
 	s.kernel.Eps, s.arguments.Out = norm.eps, bytesOf(out)
 	if norm.weight != nil {

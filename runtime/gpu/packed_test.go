@@ -91,8 +91,13 @@ func TestStreamedRows(t *testing.T) {
 	}
 }
 
-// inLanes names a text, and says where its kernel writes rows in the order of lanes.
+// inLanes names a text, and says where its kernel writes rows in the order of lanes, or packed.
 func inLanes(s device.Source) string {
+	for _, eights := range []string{"4", "8", "16"} {
+		if strings.Contains(s.Text, "#define NORM_EIGHTS "+eights+"\n") {
+			return s.Name + ", packed"
+		}
+	}
 	for _, define := range []string{"NORM_LANES", "MATMUL_LANES", "BLOCK_LANES"} {
 		if strings.Contains(s.Text, "#define "+define+" 1\n") {
 			return s.Name + ", lanes"
@@ -120,6 +125,21 @@ func TestRowsInLanes(t *testing.T) {
 	run := runPacked(t, m, emulator.Options{})
 	compiled := run(random.tensor(t, 1, 12, 32))
 	require.Zero(t, compiled["norm, lanes"], "kernels %v", compiled)
+}
+
+// TestRowsPacked: norms of sums write the rows of packed products behind them as these read them, of the last tile too.
+func TestRowsPacked(t *testing.T) {
+	t.Parallel()
+	emulated(t)
+	random := normals(15)
+	m := streamedModule(t, random, strings.NewReplacer("[1, 4]", "[1, 128]", "REST", "", "RESULTS",
+		"%z: f32[1,s0,72], %y: f32[1,s0,256]").Replace(sandwich), "square 256 256", "gate 512 256", "up 512 256",
+		"down 256 512", "out 72 256")
+	for _, rows := range []int{20, 40, 100} {
+		run := runPacked(t, m, emulator.Options{Cores: 8, Groups: true, Lanes: true, TransferMemory: 200 << 10})
+		compiled := run(random.tensor(t, 1, rows, 32))
+		require.Positive(t, compiled["norm, packed"], "%d rows: kernels %v", rows, compiled)
+	}
 }
 
 // gatedHeads is the end of a delta layer: heads, normalized and times the activation of a gate, before a product.

@@ -93,9 +93,11 @@ func (v *value) isDense() bool {
 }
 
 // round makes a result that no kernel has written yet rows in bf16 for products; packed is kernels.Matrices.Packed of
-// these, 0 or kernels.InLanes.
+// these. Packed rows take a whole number of tiles.
 func (v *value) round(packed int) {
-	v.format, v.packed, v.slot.Size = bf16, packed, bf16.size()*v.len()
+	width := max(1, v.shape[len(v.shape)-1])
+	size := kernels.Prepare{K: width, Packed: packed}.Size(v.len() / width)
+	v.format, v.packed, v.slot.Size = bf16, packed, bf16.size()*size
 }
 
 // isFloats reports whether v is float32 numbers on the device.

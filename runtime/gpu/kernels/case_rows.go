@@ -50,7 +50,8 @@ func (n RMSNorm) newCase(s Sizes) *Case {
 	if n.Half {
 		written = BF16
 	}
-	residual, sum, out := c.random(F32, c.Tokens*size), c.out(F32, c.Capacity*size), c.out(written, c.Capacity*size)
+	p := Prepare{K: size, Packed: n.Packed}
+	residual, sum, out := c.random(F32, c.Tokens*size), c.out(F32, c.Capacity*size), c.out(written, p.Size(c.Capacity))
 	c.run(l, NormArguments[*Buffer]{X: x, Pre: pre, Residual: residual, Scale: scale, Weight: weight, Gate: gate,
 		Sum: sum, Out: out, Step: c.step()})
 	c.reference = func() {
@@ -58,11 +59,13 @@ func (n RMSNorm) newCase(s Sizes) *Case {
 		if n.Sum {
 			wantSum = c.want(sum, Bounds{1e-6, sums(1)}, c.Tokens*size)
 		}
+		bound := stored(written, Bounds{2e-6, sums(1)})
 		if !n.SumOnly {
-			want = c.want(out, stored(written, Bounds{2e-6, sums(1)}), c.Tokens*size)
+			want = p.unpacked(c, out, bound)
 		}
 		n.Reference(c.Tokens, x.Values(), pre.Values(), residual.Values(), 0.75, weight.Values(),
 			gate.Values(), wantSum, want)
+		p.expect(c, out, bound, want)
 	}
 	return c
 }

@@ -32,9 +32,10 @@ type RMSNorm struct {
 	Gated      bool
 	Activation Activation
 	Gates      Rows
-	// Half says that out is written in bf16, not in f32; Lanes that it is in the order InLanes besides, the elements of a
-	// token being one row.
-	Half, Lanes bool
+	// Half says that out is written in bf16, not in f32. Packed is then the order, as of Prepare: 0 as it is, InLanes with
+	// the elements of a token as one row, or 4, 8 or 16 with so many eights of tokens, of one row each, packed together.
+	Half   bool
+	Packed int
 	// Unaligned says that x, residual or gate starts at an offset that is not a multiple of 16 bytes.
 	Unaligned bool
 	// Simdgroups is the number of simdgroups that share a row, up to 32; 0 stands for a choice by N.
@@ -50,6 +51,9 @@ func (n RMSNorm) vec() int {
 	return 4
 }
 
+// packed reports whether tokens are packed together.
+func (n RMSNorm) packed() bool { return n.Packed > InLanes }
+
 // Launch is the dispatch for up to tokens tokens. It takes NormArguments: Pre and Weight [N], Scale [1], Residual, Sum
 // and Out f32 (bf16 with Half) [T, Heads, N]. Sum may be Residual. No kernel may write the weights and Scale: they are
 // read before it is this kernel's turn.
@@ -58,7 +62,9 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	if simdgroups == 0 {
 		// As few reads of a thread as possible, so that all of them are in flight together.
 		simdgroups = 1
-		if units := n.N / n.vec(); n.N > 512 {
+		if n.packed() {
+			simdgroups = min(32, ceil(n.N, 32*32)) // a thread takes 32 elements at a time
+		} else if units := n.N / n.vec(); n.N > 512 {
 			simdgroups = ceil(ceil(units, ceil(units, 1024)), 32)
 		}
 	}
@@ -74,9 +80,12 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	case ceil(n.N, simdgroups*32) > 64:
 		return Launch{}, fmt.Errorf("norm of rows of %d elements: %d for each of %d threads, more than the 64 that "+
 			"registers hold", n.N, ceil(n.N, simdgroups*32), simdgroups*32)
-	case n.Lanes && (!n.Half || n.Heads*n.N%packedColumns != 0):
+	case n.Packed == InLanes && (!n.Half || n.Heads*n.N%packedColumns != 0):
 		return Launch{}, fmt.Errorf("norm of %d rows of %d elements in the order of lanes: want bf16, and a multiple of "+
 			"%d elements in all", n.Heads, n.N, packedColumns)
+	case n.packed() && (!n.Half || n.Heads != 1 || n.N%packedColumns != 0 || n.vec() != 4):
+		return Launch{}, fmt.Errorf("norm of %d rows of %d elements, packed: want bf16, and one aligned row of a multiple "+
+			"of %d elements", n.Heads, n.N, packedColumns)
 	case n.SumOnly && !n.Sum:
 		return Launch{}, errors.New("norm that writes neither the sum nor the normalized rows")
 	}
@@ -94,7 +103,10 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 		Groups: [3]int{ceil(tokens*n.Heads, rows), 1, 1}, Threads: [3]int{simdgroups * rows * 32, 1, 1},
 	}
 	if n.Half { // defined only then, so that the keys of other kernels do not change
-		l.Defines = append(l.Defines, define("NORM_OUT_T", BF16.text(), "NORM_LANES", n.Lanes)...)
+		l.Defines = append(l.Defines, define("NORM_OUT_T", BF16.text(), "NORM_LANES", n.Packed == InLanes)...)
+	}
+	if n.packed() {
+		l.Defines = append(l.Defines, define("NORM_EIGHTS", n.Packed)...)
 	}
 	return l, nil
 }
@@ -136,13 +148,15 @@ func (n RMSNorm) Reference(tokens int, x, pre, residual []float32, scale float32
 			if n.Gated {
 				o *= n.Activation.of(float64(gate[gates.at(row/n.Heads, row%n.Heads)+i]))
 			}
-			at := row*n.N + i
-			if n.Lanes {
-				at = laneOrder(at)
-			}
-			out[at] = float32(o)
+			out[n.at(row*n.N+i)] = float32(o)
 		}
 	}
+}
+
+// at is the place of element i of all tokens in Out.
+func (n RMSNorm) at(i int) int {
+	k := n.Heads * n.N
+	return Prepare{K: k, Packed: n.Packed}.at(i/k, i%k)
 }
 
 // inverseRMS returns 1/√(mean(v²) + eps).

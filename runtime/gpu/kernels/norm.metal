@@ -41,9 +41,13 @@
 #ifndef NORM_OUT_T
 #define NORM_OUT_T float
 #endif
+#ifndef NORM_EIGHTS        // out is bf16, packed in tiles of so many eights of rows: one row of a token, of a multiple of 128 elements
+#define NORM_EIGHTS 0
+#endif
 #define PORT_WAITS
 #define NORM_THREADS (NORM_SIMDGROUPS * 32)
-#define NORM_EACH ((NORM_N / NORM_VEC + NORM_THREADS - 1) / NORM_THREADS)  // times NORM_VEC elements
+#define NORM_RUNS (NORM_EIGHTS ? 8 : 1)  // runs of NORM_VEC elements that a thread takes at a time: an item
+#define NORM_EACH ((NORM_N / NORM_VEC / NORM_RUNS + NORM_THREADS - 1) / NORM_THREADS * NORM_RUNS)  // runs of a thread
 
 // NORM_VEC elements.
 inline void norm_read(device const float* from, thread float* v) {
@@ -77,11 +81,17 @@ inline void norm_write(device bfloat* to, thread const float* v) {
   UNROLL for (int j = 0; j < NORM_VEC; j++) to[j] = bfloat(v[j]);
 }
 
-// The elements of a row that a thread has: EACH runs of VEC elements, THREADS runs apart; zeros behind the end of the
-// row.
-#define NORM_EACH_RUN                                     \
-  UNROLL for (int i = 0, at = first * NORM_VEC; i < NORM_EACH; i++, at += NORM_THREADS * NORM_VEC) \
-    if ((i + 1) * NORM_THREADS * NORM_VEC <= NORM_N || at < NORM_N)
+// The first element of run number i of the thread that has item number first, THREADS items apart. A packed item has
+// two runs for each of four lanes.
+inline int norm_at(int first, int i) {
+  const int item = first + i / NORM_RUNS * NORM_THREADS;
+  return NORM_EIGHTS ? lanes_column(item, i % 8 / 2) + i % 2 * 4 : item * NORM_VEC;
+}
+
+// The elements of a row that a thread has: EACH runs of VEC elements; zeros behind the end of the row.
+#define NORM_EACH_RUN                                                                         \
+  UNROLL for (int i = 0, at = norm_at(first, 0); i < NORM_EACH; i++, at = norm_at(first, i)) \
+    if ((i / NORM_RUNS + 1) * NORM_THREADS * NORM_RUNS * NORM_VEC <= NORM_N || at < NORM_N)
 #define NORM_EACH_ELEMENT UNROLL for (int j = 0; j < NORM_VEC; j++)
 
 // Returns the sum of the squares of v over the threads of a row. A call uses one half of part, and the next call the
@@ -131,13 +141,14 @@ kernel void norm(device const float* x [[buffer(0)]],
 #if NORM_SCALE
   const float times = float(scale[0]);
 #endif
+  const int rows = step[STEP_TOKENS] * NORM_HEADS;  // the host wrote it before the sequence
   port_wait();
-  if (row >= step[STEP_TOKENS] * NORM_HEADS) return;
+  if (row >= rows) return;
   x += long(row / NORM_HEADS) * NORM_X_TOKEN + (row % NORM_HEADS) * NORM_X_HEAD;
   gate += long(row / NORM_HEADS) * NORM_GATE_TOKEN + (row % NORM_HEADS) * NORM_GATE_HEAD;
   residual += long(row) * NORM_N;
   sum += long(row) * NORM_N;
-  if (!NORM_LANES) out += long(row) * NORM_N;
+  if (!NORM_LANES && !NORM_EIGHTS) out += long(row) * NORM_N;
   UNROLL for (int i = 0; i < NORM_EACH; i++) {
     NORM_EACH_ELEMENT v[i][j] = 0.0f;
   }
@@ -181,7 +192,9 @@ kernel void norm(device const float* x [[buffer(0)]],
       v[i][j] *= port_activate(NORM_ACTIVATION, gates[i][j]);
 #endif
     }
-#if NORM_LANES
+#if NORM_EIGHTS
+    if (i % 8 == 7) lanes_pack(out, row, first + i / 8 * NORM_THREADS, NORM_N, NORM_EIGHTS, v[i - 7]);
+#elif NORM_LANES
     NORM_EACH_ELEMENT out[lanes_place(row * NORM_N + at + j)] = NORM_OUT_T(v[i][j]);
 #else
     norm_write(out + at, v[i]);

@@ -10,9 +10,12 @@ import (
 func (g *graph) roundedBefore(op *ir.Op) {
 	a := ir.Attrs[ir.PrepareAttrs](op)
 	l, ok := g.Layout(op.Input("x"))
-	if a.Exact || a.Norm || a.Packed > kernels.InLanes || !ok || l.Base.Def == nil || l.Base.Index != 0 ||
+	if a.Exact || a.Norm || !ok || l.Base.Def == nil || l.Base.Index != 0 ||
 		l.Offset != 0 || !l.IsDense() || elements(l.Base) != elements(op.Result()) || !g.only(op.Input("x")) {
 		return
+	}
+	if a.Packed > kernels.InLanes && width(l.Base) != width(op.Result()) {
+		return // rows are packed as the product has them
 	}
 	old := l.Base.Def
 	n := rounded(old, a.Packed)
@@ -39,12 +42,13 @@ func rounded(op *ir.Op, packed int) *ir.Op {
 		with.Prepared, with.Packed, n.Attrs = true, packed, &with
 	case *ir.MatmulGLUAttrs:
 		with := *a
-		if with.Prepared, with.ResultPacked, n.Attrs = true, packed, &with; a.Exact {
+		if with.Prepared, with.ResultPacked, n.Attrs = true, packed, &with; a.Exact || packed > kernels.InLanes {
 			return nil
 		}
 	case *ir.AttentionAttrs:
 		with := *a
-		if with.Prepared, with.Packed, n.Attrs = true, packed, &with; op.Def.Name != "rows_attention" || a.Tiles {
+		if with.Prepared, with.Packed, n.Attrs = true, packed, &with; op.Def.Name != "rows_attention" || a.Tiles ||
+			packed > kernels.InLanes {
 			return nil
 		}
 	default:
@@ -84,7 +88,7 @@ func (g *graph) roundsGated(n *ir.Op, a *ir.GatedNormAttrs) bool {
 	}
 	grid, gates, ok := GridsOf(x.View, gate.View)
 	k := kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides, Weight: typeOf(n.Input("norm")), Eps: a.Eps,
-		Gated: true, Activation: activation, Gates: gates, Half: true, Lanes: a.Packed == kernels.InLanes}
+		Gated: true, Activation: activation, Gates: gates, Half: true, Packed: a.Packed}
 	return ok && g.normalizes(k, grid.Tokens)
 }
 
@@ -97,7 +101,7 @@ func (g *graph) roundsSum(n *ir.Op, a *ir.AddNormAttrs) bool {
 	grid, ok := RowsOf(x.Shape, x.Strides, width(n.Input("x")))
 	k := kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides, Pre: typeOf(n.Input("pre")), PreEps: a.PreEps,
 		Add: true, Scale: typeOf(n.Input("scale")), Sum: a.Kept, Weight: typeOf(n.Input("norm")), Eps: a.Eps, Half: true,
-		Lanes: a.Packed == kernels.InLanes}
+		Packed: a.Packed}
 	return ok && g.normalizes(k, grid.Tokens)
 }
 
