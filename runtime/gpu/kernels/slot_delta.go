@@ -22,8 +22,26 @@ type SlotDelta struct {
 // multiprocessor has registers for one at a time, so more of them only take longer to find that nothing is to be done.
 const scanGroups = 256
 
+// slotSeveral and slotMany are the numbers of sequences from which on a group of lanes has two and four rows of a
+// state: q, k and gates are read for fewer groups, and there are threadgroups enough for an H100 nevertheless.
+const (
+	slotSeveral = 6
+	slotMany    = 12
+)
+
 // slotRows is the number of rows in which a threadgroup of slot_delta looks for rows of no sequence.
 const slotRows = 32
+
+// filledFor replaces zero fields by their defaults for calls of up to rows rows.
+func (d SlotDelta) filledFor(rows int) SlotDelta {
+	if sequences := min(rows, d.Entries); d.Rows == 0 && sequences >= slotMany {
+		d.Rows = 4
+	} else if d.Rows == 0 && sequences >= slotSeveral {
+		d.Rows = 2
+	}
+	d.Delta = d.filled()
+	return d
+}
 
 func (d SlotDelta) slotDefines() []Define {
 	most := d.Most
@@ -37,7 +55,7 @@ func (d SlotDelta) slotDefines() []Define {
 // SlotDeltaArguments: those of Delta.StepLaunch, Entries i32 [Entries, 3], Writes i32 [rows], and State, the pool. No
 // sequence may read a slot that another one writes.
 func (d SlotDelta) StepLaunch(rows int) (Launch, error) {
-	d.Delta = d.filled()
+	d = d.filledFor(rows)
 	l, err := d.Delta.StepLaunch()
 	if err == nil {
 		err = slotEntriesError(d.Entries)
@@ -57,7 +75,7 @@ func (d SlotDelta) StepLaunch(rows int) (Launch, error) {
 // Heads], W f32 [rows, Heads, DK], U f32 [rows, Heads, DV], M f32 [rows, Heads, Length]. A state in bf16 is not for
 // them, since it is rounded after every row.
 func (d SlotDelta) Launches(rows int) (solve, scan Launch, err error) {
-	d.Delta = d.filled()
+	d = d.filledFor(rows)
 	if err = errors.Join(d.checkChunks(), slotEntriesError(d.Entries)); err == nil && d.State != F32 {
 		err = fmt.Errorf("delta rule in chunks with a state in %s in slots, want f32", d.State)
 	}

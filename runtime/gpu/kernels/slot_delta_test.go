@@ -18,6 +18,8 @@ func TestSlotDelta(t *testing.T) {
 		"norm and gates": {Delta: kernels.Delta{DK: 128, DV: 20, KHeads: 1, Heads: 2, State: kernels.BF16,
 			Norm: kernels.BF16, Eps: 1e-6, Gates: kernels.F32, Rows: 2},
 			Entries: 140},
+		"many sequences": {Delta: kernels.Delta{DK: 64, DV: 36, KHeads: 1, Heads: 2, State: kernels.F32, Norm: kernels.F32,
+			Eps: 1e-6, Gates: kernels.F32}, Entries: 40},
 		"narrow keys, early": {Delta: kernels.Delta{DK: 32, DV: 9, KHeads: 1, Heads: 2, State: kernels.F32,
 			Early: true, Gates: kernels.F32}, Entries: 9},
 	} {

@@ -261,7 +261,8 @@ func delta(tokens int) []testCase {
 // slots are the kernels of recurrent states in calls of several sequences: a row of each, and a chunk of one or two.
 // Bytes are those of states, read and written.
 func slots(small int) (out []testCase) {
-	for _, call := range []struct{ rows, sequences int }{{1, 1}, {8, 8}, {32, 32}, {128, 128}, {512, 1}, {512, 2}} {
+	for _, call := range []struct{ rows, sequences int }{{1, 1}, {8, 8}, {16, 16}, {32, 32}, {128, 128}, {512, 1},
+		{512, 2}} {
 		sequences := max(1, call.sequences/small)
 		rows, chunks := sequences, call.rows > call.sequences
 		if chunks {
@@ -270,12 +271,12 @@ func slots(small int) (out []testCase) {
 		sizes := kernels.Sizes{Tokens: rows, Sequences: sequences}
 		name := func(kernel string) string { return fmt.Sprintf("qwen %s, %d rows of %d", kernel, rows, sequences) }
 		conv := kernels.SlotConv{Conv: kernels.Conv{Channels: 8192 / small, Taps: 4, Token: 8192 / small, SiLU: true,
-			State: kernels.BF16, Weight: kernels.F32}, Entries: 128}
+			State: kernels.BF16, Weight: kernels.F32}, Entries: rows}
 		l, err := conv.Launch(rows)
 		out = append(out, testCase{name: name("slot conv"), sizes: sizes,
 			bytes: float64(4 * 4 * conv.Channels * sequences), variants: only("a thread for a channel", l, err)})
 
-		d := kernels.SlotDelta{Delta: qwenDelta(), Entries: 128}
+		d := kernels.SlotDelta{Delta: qwenDelta(), Entries: rows}
 		d.KHeads, d.Heads = d.KHeads/min(small, 8), d.Heads/min(small, 8)
 		states := float64(8 * d.Heads * d.DV * d.DK * sequences)
 		if chunks {
@@ -295,21 +296,25 @@ func slots(small int) (out []testCase) {
 				variants: only("no chunk", part(solve, scan), err)},
 				testCase{name: name("slot delta scan"), sizes: sizes, variants: only("no chunk", scan, err)})
 		}
-		d.Norm, d.Eps, d.Gates = kernels.F32, 1e-6, kernels.F32
 		out = append(out, testCase{name: name("slot delta"), sizes: sizes, bytes: states,
 			variants: func(kernels.Machine) ([]variant, error) {
-				out, err := variantsOf([]int{1, 2, 4}, func(n int) (kernels.Launch, error) {
-					tuned := d
-					tuned.Rows = n
-					return tuned.StepLaunch(rows)
-				})
-				for i := range out {
-					out[i].label += " rows of lanes"
+				bare, taken := d, d
+				taken.Norm, taken.Eps, taken.Gates = kernels.F32, 1e-6, kernels.F32
+				var out []variant
+				for _, d := range []kernels.SlotDelta{taken, bare} {
+					some, err := variantsOf([]int{0, 1, 2, 4}, func(n int) (kernels.Launch, error) {
+						d.Rows = n
+						return d.StepLaunch(rows)
+					})
+					if err != nil {
+						return nil, err
+					}
+					for i := range some {
+						some[i].label += fmt.Sprintf(" rows of lanes, norm and gates %v", d.Gates != kernels.None)
+					}
+					out = append(out, some...)
 				}
-				bare := d
-				bare.Norm, bare.Gates = kernels.None, kernels.None
-				l, err2 := bare.StepLaunch(rows)
-				return append(out, variant{label: "normed before, with gates", launch: l}), errors.Join(err, err2)
+				return out, nil
 			}})
 	}
 	return out
