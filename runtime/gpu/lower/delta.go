@@ -1,6 +1,8 @@
 package lower
 
 import (
+	"slices"
+
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/strided"
@@ -15,17 +17,26 @@ const FewTokens = 8
 const fewSlotRows = 32
 
 // isFew reports whether a delta rule over this number of tokens takes them one after the other.
-func isFew(rule *ir.Op, tokens int) bool {
+func (g *graph) isFew(rule *ir.Op, tokens int) bool {
 	if ofSlots(rule) {
-		return tokens <= fewSlotRows
+		return tokens <= fewSlotRows || g.decodes(rule, tokens)
 	}
 	return tokens <= FewTokens
+}
+
+// decodes reports whether a call of so many rows of several sequences has few rows of prompts, if any: it wants as
+// many rows of logits as it has rows, and a prompt wants those of its last row alone; and its tables have room for a
+// sequence for every two rows. Numbers in a call's shape are padded, so up to a quarter of 128 rows may be a prompt's.
+func (g *graph) decodes(rule *ir.Op, rows int) bool {
+	at := slices.IndexFunc(g.m.Entry.Params, func(v *ir.Value) bool { return v.Param == "wanted" })
+	entries := shape(rule.Input("entries"))
+	return at >= 0 && len(entries) == 2 && 2*entries[0] >= rows && elements(g.m.Entry.Params[at]) >= rows
 }
 
 // deltaGates replaces the decays and the update rates of a gated delta rule over many tokens by one operation.
 func (g *graph) deltaGates(rule *ir.Op) {
 	tokens, ok := rule.Input("q").Type.Shape[1].Const()
-	if !ok || isFew(rule, int(tokens)) {
+	if !ok || g.isFew(rule, int(tokens)) {
 		return
 	}
 	decay, rate := g.defined(rule.Input("g"), "delta_decay"), g.defined(rule.Input("beta"), "sigmoid")

@@ -27,13 +27,13 @@ func (g *graph) deltaRule(op *ir.Op) {
 		return
 	}
 	d := &delta{op: op, early: !g.written(0, g.places[op], op.Buffer), slots: ofSlots(op)}
-	if !isFew(op, tokens) {
+	if !g.isFew(op, tokens) {
 		if b := g.draft(); g.deltaKernel(d.chunks(b, g)) {
 			g.put(b, op)
 			return
 		}
 	}
-	if d.slots || isFew(op, tokens) { // with slots, sequences may have few rows each
+	if d.slots || g.isFew(op, tokens) { // with slots, sequences may have few rows each
 		d.takeNorms(g)
 		d.takeGates(g)
 	}
