@@ -47,10 +47,11 @@
 //   - Products of 16x16 matrices go through tile16. Code for one target is in its prelude, with a plain form in the
 //     other preludes.
 //   - A source that defines PORT_WAITS calls port_wait before it touches what other kernels write. On CUDA a kernel may
-//     start while the kernels before it still run, and read weights meanwhile. It may also read a state then, if no
-//     kernel of the sequence writes it before: a sequence starts only when everything submitted earlier is done. About
-//     kernels of the same sequence nothing is known, however far back: each may start, and wait, as soon as the one
-//     before it has started.
+//     start while the kernels before it still run, and read weights meanwhile, and what the host wrote before the
+//     sequence: step, and the tables of calls of several sequences. It may also read a state then, if no kernel of the
+//     sequence writes it before: a sequence starts only when everything submitted earlier is done. About kernels of the
+//     same sequence nothing is known, however far back: each may start, and wait, as soon as the one before it has
+//     started. So every threadgroup waits, even one that then has nothing to do.
 //   - A source that defines PORT_RELEASES calls port_release in every threadgroup when the next kernel may start. What
 //     a thread wrote and published with port_publish before that, the next kernel may read before its wait, with
 //     port_published.
