@@ -32,7 +32,7 @@
 //     declares at most 32 KB, tunings for CUDA alone at most 48 KB. Helpers get it as a pointer and never declare it.
 //     TG_MEMORY(name, bytes), once in a kernel, declares memory whose size the launch gives (Launch.Memory), up to 225
 //     KB on Hopper. Asynchronous copies into it are counted with port_transfer, or each thread waits for its own
-//     (port_copy); the emulator checks the rules of both.
+//     (port_copy), and port_arrivals counts simdgroups that have read it; the emulator checks the rules of all three.
 //   - Simdgroup operations and barriers are in uniform control flow. The emulator refuses anything else.
 //   - A bfloat is read with float(x), written with bfloat(v), and never computed with. Packed bf16 is better read as
 //     uint4 and split (port_bf16_low, port_bf16_high): Apple's M1 and M2 have no bf16 units.
@@ -55,8 +55,8 @@
 //   - A source that defines PORT_RELEASES calls port_release in every threadgroup when the next kernel may start. What
 //     a thread wrote and published with port_publish before that, the next kernel may read before its wait, with
 //     port_published.
-//   - port_last, which finds the last of several threadgroups, does not work on Metal. Kernels that use it have another
-//     form there.
+//   - port_last and port_simd_last, which find the last of several threadgroups or simdgroups, do not work on Metal.
+//     Kernels that use them have another form there, or are for other targets.
 //   - A kernel reads nothing past the end of a buffer, except for padding to 16 bytes.
 //
 // # Cases

@@ -7,6 +7,10 @@
 // copies of the next round. Whole simdgroups wait. Where PORT_TRANSFERS is not 0, they may wait before the round is
 // announced; elsewhere a threadgroup_barrier has to stand between. Addresses and sizes are multiples of 16.
 //
+// A port_arrivals, in a TG_ARRAY, counts simdgroups of a threadgroup in rounds numbered from 0 (the parameter turn). One thread says
+// how many arrive in a round (port_arrivals_init), before a threadgroup_barrier. Whole simdgroups arrive (port_arrive) and wait for
+// all of a round (port_arrivals_wait), at most one round later. Only where PORT_TRANSFERS is not 0.
+//
 // port_mma_u8s8, called by a simdgroup, computes c += a·b: a is 16x32 u8, b is 32x8 s8, c is 16x8. With g = lane / 4
 // and j = lane % 4, a0 to a3 are bytes 4j to 4j + 3 of rows g and g + 8 of a's left half, then of its right half; b0
 // and b1 are the same bytes of column g of b's upper and lower half; c is columns 2j and 2j + 1 of row g, then of row g

@@ -121,6 +121,11 @@ struct Transfer {
   int thread, line;  // that expect it
 };
 
+// Arrivals is a port_arrivals: rounds have simdgroups each, and so many have arrived in all.
+struct Arrivals {
+  uint32_t simdgroups, arrived;
+};
+
 // Runner is a Group and what only the scheduler needs. It outlives launches: to map the stacks of a threadgroup takes
 // longer than most kernels.
 struct Runner {
@@ -132,6 +137,7 @@ struct Runner {
   std::vector<char*> stacks;
   std::map<const void*, size_t> places;  // of threadgroup arrays in the arena
   std::map<void*, Transfer> transfers;
+  std::map<void*, Arrivals> arrivals;
   size_t used, limit, memory;  // limit is of the arena, memory of the large memory
   uint32_t random;
   bool stuck;  // only threads that wait for a transfer could go on, and it does not come
@@ -228,12 +234,13 @@ static void check_transfers(Runner* r) {
   }
 }
 
-// retry_transfers has threads that wait for transfers look again. Where nothing has happened since they last did, they
+// retry_transfers has threads that wait for transfers or arrivals look again. Where nothing has happened since they last did, they
 // say what is missing. It is false where no thread waits for one.
 static bool retry_transfers(Runner* r, size_t* before) {
   size_t now = 1;
   bool any = false;
   for (const auto& [place, t] : r->transfers) now += t.expected + t.done + t.copies.size();
+  for (const auto& [place, a] : r->arrivals) now += a.arrived;
   for (Lane& lane : r->lanes) {
     now += lane.state == AT_BARRIER || lane.state == DONE;
     if (lane.state != AT_TRANSFER) continue;
@@ -253,6 +260,7 @@ static void run_group(Runner* r, uint32_t schedule) {
   r->used = 0;
   r->places.clear();
   r->transfers.clear();
+  r->arrivals.clear();
   r->stuck = false;
   size_t before = 0;
   r->random = schedule * 2654435761u + g.at[0] * 97u + g.at[1] * 31u + 1u;
@@ -413,6 +421,39 @@ extern "C" void emulator_transfer_wait(void* transfer, uint32_t turn, int line) 
       fail("thread %d in port_transfer_wait at line %d: %zu bytes are copied in turn %u, %zu were expected", thread, line, bytes, turn, t.bytes);
     }
     emulator_pause(AT_TRANSFER, "port_transfer_wait", line);
+  }
+}
+
+extern "C" void emulator_arrivals_init(void* arrivals, uint32_t simdgroups, int line) {
+  Runner* r = runner();
+  if (simdgroups == 0 || !r->arrivals.emplace(arrivals, Arrivals{simdgroups, 0}).second) {
+    fail("thread %d in port_arrivals_init at line %d: it is the second for this port_arrivals, or for no simdgroups", r->group.current, line);
+  }
+}
+
+// arrivals_at is a port_arrivals that was made ready; operation and line are for messages.
+static Arrivals& arrivals_at(void* place, const char* operation, int line) {
+  Runner* r = runner();
+  auto it = r->arrivals.find(place);
+  if (it == r->arrivals.end()) {
+    fail("thread %d in %s at line %d: no port_arrivals_init was there before", r->group.current, operation, line);
+  }
+  return it->second;
+}
+
+extern "C" void emulator_arrive(void* arrivals, int line) { arrivals_at(arrivals, "port_arrive", line).arrived++; }
+
+extern "C" void emulator_arrivals_wait(void* arrivals, uint32_t turn, int line) {
+  for (;;) {
+    const int thread = runner()->group.current;
+    const Arrivals& a = arrivals_at(arrivals, "port_arrivals_wait", line);
+    const uint32_t rounds = a.arrived / a.simdgroups;
+    if (rounds == turn + 1) return;
+    if (rounds > turn + 1 || runner()->stuck) {  // a device sees whether a number of rounds is odd, and no more
+      fail("thread %d in port_arrivals_wait at line %d: for turn %u, %u of %u simdgroups have arrived in turn %u", thread, line, turn,
+           a.arrived % a.simdgroups, a.simdgroups, rounds);
+    }
+    emulator_pause(AT_TRANSFER, "port_arrivals_wait", line);
   }
 }
 

@@ -34,6 +34,10 @@ void emulator_transfer_init(void* transfer, int line);
 void emulator_transfer_expect(void* transfer, uint32_t bytes, int line);
 void emulator_transfer_copy(void* to, const void* from, uint32_t bytes, void* transfer, int line);
 void emulator_transfer_wait(void* transfer, uint32_t turn, int line);
+// Implements port_arrivals.
+void emulator_arrivals_init(void* arrivals, uint32_t simdgroups, int line);
+void emulator_arrive(void* arrivals, int line);
+void emulator_arrivals_wait(void* arrivals, uint32_t turn, int line);
 // Implements port_copy. A copy is made when its thread waits for its group; until then its destination is NaN.
 void emulator_copy(void* to, const void* from, bool present, int line);
 void emulator_copies_end();

@@ -177,6 +177,14 @@ inline bool port_last(uint* arrivals, uint count, uint thread_index, uint* flag,
   return *flag != 0;
 }
 
+// port_last for simdgroups, of which count call this with the same counter.
+inline bool port_simd_last(uint* arrivals, uint count, uint lane, PORT_AT) {
+  emulator::exchange(0, "port_simd_last", line);
+  uint arrived = 0;
+  if (lane == 0 && (arrived = __atomic_add_fetch(arrivals, 1u, __ATOMIC_ACQ_REL)) == count) __atomic_store_n(arrivals, 0u, __ATOMIC_RELAXED);
+  return simd_broadcast_first(arrived, line) == count;
+}
+
 inline uint2 port_read_once(const uint2* p) { return *p; }
 inline uint4 port_read_once(const uint4* p) { return *p; }
 
@@ -198,6 +206,19 @@ inline void port_transfer_shared(void* to, const void* from, uint bytes, port_tr
 inline void port_transfer_wait(port_transfer* t, uint turn, PORT_AT) {
   emulator::exchange(0, "port_transfer_wait", line);
   emulator_transfer_wait(t, turn, line);
+}
+
+struct port_arrivals { ulong unused; };
+inline void port_arrivals_init(port_arrivals* a, int count, uint simdgroups, PORT_AT) {
+  for (int i = 0; i < count; i++) emulator_arrivals_init(a + i, simdgroups, line);
+}
+inline void port_arrive(port_arrivals* a, uint lane, PORT_AT) {
+  emulator::exchange(0, "port_arrive", line);
+  if (lane == 0) emulator_arrive(a, line);
+}
+inline void port_arrivals_wait(port_arrivals* a, uint turn, PORT_AT) {
+  emulator::exchange(0, "port_arrivals_wait", line);
+  emulator_arrivals_wait(a, turn, line);
 }
 
 inline uchar* port_panels(uchar* memory) { return memory; }

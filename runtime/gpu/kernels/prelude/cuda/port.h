@@ -122,6 +122,14 @@ __forceinline__ bool port_last(uint* arrivals, uint count, uint thread_index, ui
   return *flag != 0;
 }
 
+// port_last for simdgroups, of which count call this with the same counter.
+__forceinline__ bool port_simd_last(uint* arrivals, uint count, uint lane) {
+  __syncwarp();
+  uint before = 0;
+  if (lane == 0) asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(arrivals), "r"(count - 1) : "memory");
+  return __shfl_sync(~0u, before, 0) == count - 1;
+}
+
 // Says that a later kernel will read the weights from p on, so that the device may load them into a cache.
 __forceinline__ void port_prefetch(const void* p, uint bytes) {
 #if __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12
@@ -195,6 +203,21 @@ __forceinline__ void port_transfer_wait(port_transfer* t, uint turn) {
   } while (done == 0);
 #endif
 }
+
+// -- arrivals: see common.h ----------------------------------------------------------------------------------
+struct alignas(8) port_arrivals { ulong barrier; };  // mbarrier
+__forceinline__ void port_arrivals_init(port_arrivals* a, int count, uint simdgroups) {
+#if PORT_TRANSFERS
+  for (int i = 0; i < count; i++) asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(port_smem(a + i)), "r"(simdgroups) : "memory");
+#endif
+}
+__forceinline__ void port_arrive(port_arrivals* a, uint lane) {
+#if PORT_TRANSFERS
+  __syncwarp();
+  if (lane == 0) asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(port_smem(a)) : "memory");
+#endif
+}
+__forceinline__ void port_arrivals_wait(port_arrivals* a, uint turn) { port_transfer_wait((port_transfer*)a, turn); }
 
 // -- copies by threads: see common.h -------------------------------------------------------------------------
 __forceinline__ uchar* port_panels(uchar* memory) { return memory + ((0u - port_smem(memory)) & 1023u); }

@@ -50,6 +50,9 @@ inline void port_wait() {}
 // Says that a later kernel will read the weights from p on, so that a device may load them into a cache.
 inline void port_prefetch(device const void* p, uint bytes) {}
 
+// Kernels that add up what several threadgroups leave are not for this target; see port_last.
+inline bool port_simd_last(device uint* arrivals, uint count, uint lane) { return true; }
+
 inline uint2 port_read_once(device const uint2* p) { return *p; }
 inline uint4 port_read_once(device const uint4* p) { return *p; }
 
@@ -68,6 +71,12 @@ inline void port_transfer_shared(threadgroup void* to, device const void* from, 
   port_transfer_copy(to, from, bytes, t);
 }
 inline void port_transfer_wait(threadgroup port_transfer* t, uint turn) {}
+
+// Kernels with arrivals are not for this target.
+struct port_arrivals { uint unused; };
+inline void port_arrivals_init(threadgroup port_arrivals* a, int count, uint simdgroups) {}
+inline void port_arrive(threadgroup port_arrivals* a, uint lane) {}
+inline void port_arrivals_wait(threadgroup port_arrivals* a, uint turn) {}
 
 // Here a thread makes its copies at once.
 inline threadgroup uchar* port_panels(threadgroup uchar* memory) { return memory; }
