@@ -60,10 +60,24 @@ func bindMatmul(b *binder) bool {
 	x, ok := b.preparedRows(k.K, k.Exact, k.Packed)
 	extra, ok2 := b.extra(k.Epilogue, 0, rows, k.N)
 	out := b.result(0, nil)
+	if !ok || !ok2 || out == nil {
+		return false
+	}
+	tiles, step := k.Tiles(b.x.exe.machine, rows), b.stepAt(rows, nil)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
-	return ok && ok2 && out != nil && offer(b, "matmul", k.Tiles(b.x.exe.machine, rows), of, w.bytes(),
-		kernels.MatMulArguments[operand]{W: w.arguments(), X: x, Extra: extra, Y: bytesOf(out),
-			Step: b.stepAt(rows, nil)})
+	if k.Packed > kernels.InLanes {
+		sums, arrivals := b.packedSums(k.PackedSums(tiles, rows))
+		return offer(b, "matmul", tiles, of, w.bytes(), kernels.MatMulPackedArguments[operand]{W: w.arguments(), X: x,
+			Extra: extra, Sums: sums, Arrivals: arrivals, Y: bytesOf(out), Step: step})
+	}
+	return offer(b, "matmul", tiles, of, w.bytes(), kernels.MatMulArguments[operand]{W: w.arguments(), X: x,
+		Extra: extra, Y: bytesOf(out), Step: step})
+}
+
+// packedSums are the buffers in which threadgroups of products of packed rows leave sums for each other, of so many
+// numbers in f32, and count arrivals.
+func (b *binder) packedSums(numbers, counters int) (sums, arrivals operand) {
+	return whole(b.scratch(4 * numbers)), whole(b.arrivals(counters))
 }
 
 // bindMatmulGLU binds activation(gate) · up of many rows, by tiles.
@@ -78,10 +92,18 @@ func bindMatmulGLU(b *binder) bool {
 	if a := ir.Attrs[ir.MatmulGLUAttrs](b.Op); out != nil && a.Prepared {
 		out.round(a.ResultPacked)
 	}
+	if !ok || out == nil {
+		return false
+	}
+	tiles, step := k.Tiles(b.x.exe.machine, rows), b.stepAt(rows, nil)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
-	return ok && out != nil && offer(b, "matmul glu", k.Tiles(b.x.exe.machine, rows), of, p.size,
-		kernels.MatMulGLUArguments[operand]{W0: p.first, W1: p.second, X: x, Y: bytesOf(out),
-			Step: b.stepAt(rows, nil)})
+	if k.Packed > kernels.InLanes {
+		sums, arrivals := b.packedSums(k.PackedSums(tiles, rows))
+		return offer(b, "matmul glu", tiles, of, p.size, kernels.MatMulPackedGLUArguments[operand]{W0: p.first,
+			W1: p.second, X: x, Sums: sums, Arrivals: arrivals, Y: bytesOf(out), Step: step})
+	}
+	return offer(b, "matmul glu", tiles, of, p.size, kernels.MatMulGLUArguments[operand]{W0: p.first, W1: p.second,
+		X: x, Y: bytesOf(out), Step: step})
 }
 
 // bindDenseWeight binds the conversion of a quantized weight to bf16, for the device's library.

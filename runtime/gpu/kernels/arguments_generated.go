@@ -890,7 +890,7 @@ var logprobsPartSignature = Signature{Kernels: []string{"logprobs_part"}, Argume
 	{Name: "sums", Type: "float", Written: true},
 }}
 
-// MatMulArguments are the buffers of the kernels matmul, matmul_direct, matmul_packed, matmul_stream, in order.
+// MatMulArguments are the buffers of the kernels matmul, matmul_direct, matmul_stream, in order.
 type MatMulArguments[T comparable] struct {
 	W     WeightArguments[T]
 	X     T // MATMUL_T
@@ -899,14 +899,14 @@ type MatMulArguments[T comparable] struct {
 	Step  T // int
 }
 
-// Signature is what the text of the kernels matmul, matmul_direct, matmul_packed, matmul_stream declares.
+// Signature is what the text of the kernels matmul, matmul_direct, matmul_stream declares.
 func (MatMulArguments[T]) Signature() *Signature { return &matMulSignature }
 
 func (a MatMulArguments[T]) values() []T {
 	return []T{a.W.Data, a.W.Scales, a.W.Biases, a.X, a.Extra, a.Y, a.Step}
 }
 
-var matMulSignature = Signature{Kernels: []string{"matmul", "matmul_direct", "matmul_packed", "matmul_stream"}, Arguments: []Argument{
+var matMulSignature = Signature{Kernels: []string{"matmul", "matmul_direct", "matmul_stream"}, Arguments: []Argument{
 	{Name: "w", Type: "uint"},
 	{Name: "scales", Type: "WEIGHT_SCALE"},
 	{Name: "biases", Type: "WEIGHT_SCALE"},
@@ -916,7 +916,7 @@ var matMulSignature = Signature{Kernels: []string{"matmul", "matmul_direct", "ma
 	{Name: "step", Type: "int"},
 }}
 
-// MatMulGLUArguments are the buffers of the kernels matmul_glu, matmul_direct_glu, matmul_packed_glu, matmul_stream_glu, in order.
+// MatMulGLUArguments are the buffers of the kernels matmul_glu, matmul_direct_glu, matmul_stream_glu, in order.
 type MatMulGLUArguments[T comparable] struct {
 	W0   WeightArguments[T]
 	W1   WeightArguments[T]
@@ -925,14 +925,14 @@ type MatMulGLUArguments[T comparable] struct {
 	Step T // int
 }
 
-// Signature is what the text of the kernels matmul_glu, matmul_direct_glu, matmul_packed_glu, matmul_stream_glu declares.
+// Signature is what the text of the kernels matmul_glu, matmul_direct_glu, matmul_stream_glu declares.
 func (MatMulGLUArguments[T]) Signature() *Signature { return &matMulGLUSignature }
 
 func (a MatMulGLUArguments[T]) values() []T {
 	return []T{a.W0.Data, a.W0.Scales, a.W0.Biases, a.W1.Data, a.W1.Scales, a.W1.Biases, a.X, a.Y, a.Step}
 }
 
-var matMulGLUSignature = Signature{Kernels: []string{"matmul_glu", "matmul_direct_glu", "matmul_packed_glu", "matmul_stream_glu"}, Arguments: []Argument{
+var matMulGLUSignature = Signature{Kernels: []string{"matmul_glu", "matmul_direct_glu", "matmul_stream_glu"}, Arguments: []Argument{
 	{Name: "w0", Type: "uint"},
 	{Name: "scales0", Type: "WEIGHT_SCALE"},
 	{Name: "biases0", Type: "WEIGHT_SCALE"},
@@ -940,6 +940,68 @@ var matMulGLUSignature = Signature{Kernels: []string{"matmul_glu", "matmul_direc
 	{Name: "scales1", Type: "WEIGHT_SCALE"},
 	{Name: "biases1", Type: "WEIGHT_SCALE"},
 	{Name: "x", Type: "MATMUL_T"},
+	{Name: "y", Type: "MATMUL_OUT", Written: true},
+	{Name: "step", Type: "int"},
+}}
+
+// MatMulPackedArguments are the buffers of the kernel matmul_packed, in order.
+type MatMulPackedArguments[T comparable] struct {
+	W        WeightArguments[T]
+	X        T // bfloat
+	Extra    T // float, optional: X stands for it
+	Sums     T // float, written
+	Arrivals T // uint, written
+	Y        T // MATMUL_OUT, written
+	Step     T // int
+}
+
+// Signature is what the text of the kernel matmul_packed declares.
+func (MatMulPackedArguments[T]) Signature() *Signature { return &matMulPackedSignature }
+
+func (a MatMulPackedArguments[T]) values() []T {
+	return []T{a.W.Data, a.W.Scales, a.W.Biases, a.X, a.Extra, a.Sums, a.Arrivals, a.Y, a.Step}
+}
+
+var matMulPackedSignature = Signature{Kernels: []string{"matmul_packed"}, Arguments: []Argument{
+	{Name: "w", Type: "uint"},
+	{Name: "scales", Type: "WEIGHT_SCALE"},
+	{Name: "biases", Type: "WEIGHT_SCALE"},
+	{Name: "x", Type: "bfloat"},
+	{Name: "extra", Type: "float", Optional: true, Instead: 3},
+	{Name: "sums", Type: "float", Written: true},
+	{Name: "arrivals", Type: "uint", Written: true},
+	{Name: "y", Type: "MATMUL_OUT", Written: true},
+	{Name: "step", Type: "int"},
+}}
+
+// MatMulPackedGLUArguments are the buffers of the kernel matmul_packed_glu, in order.
+type MatMulPackedGLUArguments[T comparable] struct {
+	W0       WeightArguments[T]
+	W1       WeightArguments[T]
+	X        T // bfloat
+	Sums     T // float, written
+	Arrivals T // uint, written
+	Y        T // MATMUL_OUT, written
+	Step     T // int
+}
+
+// Signature is what the text of the kernel matmul_packed_glu declares.
+func (MatMulPackedGLUArguments[T]) Signature() *Signature { return &matMulPackedGLUSignature }
+
+func (a MatMulPackedGLUArguments[T]) values() []T {
+	return []T{a.W0.Data, a.W0.Scales, a.W0.Biases, a.W1.Data, a.W1.Scales, a.W1.Biases, a.X, a.Sums, a.Arrivals, a.Y, a.Step}
+}
+
+var matMulPackedGLUSignature = Signature{Kernels: []string{"matmul_packed_glu"}, Arguments: []Argument{
+	{Name: "w0", Type: "uint"},
+	{Name: "scales0", Type: "WEIGHT_SCALE"},
+	{Name: "biases0", Type: "WEIGHT_SCALE"},
+	{Name: "w1", Type: "uint"},
+	{Name: "scales1", Type: "WEIGHT_SCALE"},
+	{Name: "biases1", Type: "WEIGHT_SCALE"},
+	{Name: "x", Type: "bfloat"},
+	{Name: "sums", Type: "float", Written: true},
+	{Name: "arrivals", Type: "uint", Written: true},
 	{Name: "y", Type: "MATMUL_OUT", Written: true},
 	{Name: "step", Type: "int"},
 }}
@@ -1642,12 +1704,12 @@ var signatures = map[string]*Signature{
 	"logprobs_part":         &logprobsPartSignature,
 	"matmul":                &matMulSignature,
 	"matmul_direct":         &matMulSignature,
-	"matmul_packed":         &matMulSignature,
 	"matmul_stream":         &matMulSignature,
 	"matmul_glu":            &matMulGLUSignature,
 	"matmul_direct_glu":     &matMulGLUSignature,
-	"matmul_packed_glu":     &matMulGLUSignature,
 	"matmul_stream_glu":     &matMulGLUSignature,
+	"matmul_packed":         &matMulPackedSignature,
+	"matmul_packed_glu":     &matMulPackedGLUSignature,
 	"matmul_prepare":        &matMulPrepareSignature,
 	"matvec":                &matVecSignature,
 	"stream":                &matVecSignature,

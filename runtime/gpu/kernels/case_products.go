@@ -208,10 +208,15 @@ func (m Matrices) tiled() (DType, Bounds) {
 	return BF16, Bounds{3e-3, roundedAll}
 }
 
-// few shrinks the grid of a product with n columns, unless the case is whole, to two blocks of each columns along a
-// dimension, or as many as whole blocks in the order of lanes take. It returns the number of columns that are compared
-// and the number of those that are computed.
-func (m Matrices) few(c *Case, l *Launch, dimension, n, each int) (columns, computed int) {
+// few shrinks the grid of a product of planes weights with n columns, unless the case is whole, to two blocks along the
+// dimension of columns, or as many as whole blocks in the order of lanes take. It returns the number of columns that are
+// compared and the number of those that are computed.
+func (m Matrices) few(c *Case, l *Launch, tile Tile, planes, n int) (columns, computed int) {
+	if tile.packed() {
+		return m.fewPacked(c, l, tile, planes, n)
+	}
+	dimension, _ := tile.dimensions()
+	each := tile.BN / planes
 	least := each + 1
 	if m.Lanes {
 		for least = max(2*each, packedColumns); least%packedColumns != 0; {
@@ -224,6 +229,35 @@ func (m Matrices) few(c *Case, l *Launch, dimension, n, each int) (columns, comp
 		columns -= columns % packedColumns
 	}
 	return columns, computed
+}
+
+// fewPacked is few for packed vectors. Threadgroups have blocks in a row of all tiles: those of the first tiles remain, one
+// of which several threadgroups share. The last tile that is computed may lack blocks, and is not compared.
+func (m Matrices) fewPacked(c *Case, l *Launch, tile Tile, planes, n int) (columns, computed int) {
+	if c.Whole {
+		return n, n
+	}
+	blocks, each := m.K/packedColumns, tile.BN/planes
+	least := tile.Each/blocks + 1
+	for m.Lanes && least*each%packedColumns != 0 {
+		least++
+	}
+	l.Groups[1] = min(l.Groups[1], ceil(least*blocks, tile.Each))
+	done := l.Groups[1] * tile.Each
+	columns, computed = min(n, done/blocks*each), min(n, ceil(done, blocks)*each)
+	if m.Lanes {
+		columns -= columns % packedColumns
+	}
+	return columns, computed
+}
+
+// leave adds the buffers in which the threadgroups of a launch leave sums of packed vectors for each other, for rows rows
+// of weights in all.
+func (m Matrices) leave(c *Case, l Launch, tile Tile, rows int) (sums, arrivals *Buffer) {
+	sums = c.scratch(F32, l.Groups[0]*l.Groups[1]*2*tile.BN*tile.BM)
+	arrivals = c.add(U32, l.Groups[0]*ceil(rows, tile.BN)*tile.WN, Zeros)
+	arrivals.Scratch = !c.Whole // threadgroups that share the last tile may be missing
+	return sums, arrivals
 }
 
 // result adds a buffer for n results of a tiled product and returns their bounds: doubled where a result depends on two
@@ -239,13 +273,18 @@ func (m Matrices) result(c *Case, n, products int, bound Bounds) (*Buffer, Bound
 func (m MatMul) newCase(l Launch, tile Tile, s Sizes) *Case {
 	c, at, x, bound := m.Matrices.newCase(&l, tile, s)
 	few := m
-	columns, _ := tile.dimensions()
-	n, computed := m.few(c, &l, columns, m.N, tile.BN)
+	n, computed := m.few(c, &l, tile, 1, m.N)
 	few.N = n
 	w, weight := c.weight(m.Format, few.N, m.K, computed)
 	extra := c.extra(m.Epilogue, at, c.Tokens, few.N, m.N)
 	y, bound := m.result(c, c.Tokens*m.N, 1, bound)
-	c.run(l, MatMulArguments[*Buffer]{W: weight, X: x, Extra: extra, Y: y, Step: c.step()})
+	if tile.packed() {
+		sums, arrivals := m.leave(c, l, tile, m.N)
+		c.run(l, MatMulPackedArguments[*Buffer]{W: weight, X: x, Extra: extra, Sums: sums, Arrivals: arrivals, Y: y,
+			Step: c.step()})
+	} else {
+		c.run(l, MatMulArguments[*Buffer]{W: weight, X: x, Extra: extra, Y: y, Step: c.step()})
+	}
 	c.reference = func() {
 		few.Reference(w(), x.Values(), extra.Values(), c.wantAmong(y, bound, at, c.Tokens, few.N, m.N))
 	}
@@ -255,13 +294,18 @@ func (m MatMul) newCase(l Launch, tile Tile, s Sizes) *Case {
 func (m MatMulGLU) newCase(l Launch, tile Tile, s Sizes) *Case {
 	c, at, x, bound := m.Matrices.newCase(&l, tile, s)
 	few := m
-	columns, _ := tile.dimensions()
-	n, computed := m.few(c, &l, columns, m.N, tile.BN/2)
+	n, computed := m.few(c, &l, tile, 2, m.N)
 	few.N = n
 	gate, gates := c.weight(m.Format, few.N, m.K, computed)
 	up, ups := c.weight(m.Format, few.N, m.K, computed)
 	y, bound := m.result(c, c.Tokens*m.N, 2, bound)
-	c.run(l, MatMulGLUArguments[*Buffer]{W0: gates, W1: ups, X: x, Y: y, Step: c.step()})
+	if tile.packed() {
+		sums, arrivals := m.leave(c, l, tile, 2*m.N)
+		c.run(l, MatMulPackedGLUArguments[*Buffer]{W0: gates, W1: ups, X: x, Sums: sums, Arrivals: arrivals, Y: y,
+			Step: c.step()})
+	} else {
+		c.run(l, MatMulGLUArguments[*Buffer]{W0: gates, W1: ups, X: x, Y: y, Step: c.step()})
+	}
 	c.reference = func() { few.Reference(gate(), up(), x.Values(), c.wantAmong(y, bound, at, c.Tokens, few.N, m.N)) }
 	return c
 }

@@ -8,10 +8,10 @@ import (
 // Tile is how a tiled product is divided: a threadgroup of WM·WN simdgroups makes BM × BN results, of BK columns that
 // stand in threadgroup memory at a time. Where BK is 0 none do: every simdgroup reads the weights that it multiplies,
 // and there are Split simdgroups in the place of one, which share its columns; 0 is 1. Stages is of packed vectors
-// only, Stream is of streamed weights, Ahead is of both: see matmul_packed.go and matmul_stream.go.
+// only, as Each is, Stream is of streamed weights, Ahead is of both: see matmul_packed.go and matmul_stream.go.
 type Tile struct {
-	BM, BN, BK, WM, WN, Split, Stages, Ahead int
-	Stream                                   Stream
+	BM, BN, BK, WM, WN, Split, Stages, Ahead, Each int
+	Stream                                         Stream
 }
 
 // packed reports whether the vectors are packed.
@@ -123,7 +123,8 @@ func tilesOf(list [][5]int) []Tile {
 }
 
 // Launch is the dispatch for up to tokens vectors. It takes MatMulArguments: X [T, K] in bf16, or f32 where Exact, as
-// Prepare makes it, Extra f32 [T, N] or [N], Y [T, N] in f32, or bf16 with Half.
+// Prepare makes it, Extra f32 [T, N] or [N], Y [T, N] in f32, or bf16 with Half. For packed vectors it takes
+// MatMulPackedArguments, which has besides Sums and Arrivals, zeros before and after, as large as PackedSums says.
 func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
 	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }
@@ -131,7 +132,7 @@ func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 }
 
 // Launch is the dispatch for up to tokens vectors. It takes MatMulGLUArguments: gate W0 and up W1, X [T, K] in bf16, or
-// f32 where Exact, Y [T, N].
+// f32 where Exact, Y [T, N]; for packed vectors MatMulPackedGLUArguments, as in MatMul.Launch.
 func (m MatMulGLU) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "_glu", 2, m.N, tokens, define("MATMUL_ACTIVATION", int(m.Activation)))
 	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }
@@ -177,6 +178,9 @@ func (m Matrices) divided(t Tile, planes, n, tokens int) Launch {
 	groups := [3]int{1, 1, 1}
 	columns, vectors := t.dimensions()
 	groups[columns], groups[vectors] = ceil(n*planes, t.BN), ceil(tokens, t.BM)
+	if t.packed() {
+		groups[columns] = m.packedGroups(t, n*planes)
+	}
 	return Launch{Defines: m.tileDefines(t, planes), Groups: groups, Threads: [3]int{t.threads(), 1, 1},
 		Memory: m.transferMemory(t)}
 }
@@ -197,7 +201,7 @@ func (m Matrices) tileDefines(t Tile, planes int) []Define {
 func (m Matrices) Memory(t Tile) int {
 	switch {
 	case t.packed():
-		return t.Stages * 8 // the copies' counters; the rest is Launch.Memory
+		return t.Stages * 16 // the counters of copies and arrivals; the rest is Launch.Memory
 	case t.direct():
 		return m.directMemory(t)
 	}

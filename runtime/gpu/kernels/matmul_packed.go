@@ -5,22 +5,19 @@ import (
 	"slices"
 )
 
-// Packed products are for 17 to 128 vectors, on devices where four simdgroups multiply together (Machine.Groups).
-// Codes of weights go to the registers that multiply them; the vectors, which all simdgroups read, are copied to
-// threadgroup memory, Tile.Stages stages ahead. A stage has 128 columns for each of Tile.Split groups of four
-// simdgroups, which share the columns of the same rows of weights. Tile.Ahead blocks of codes are read ahead.
-// matmul_packed.metal says how vectors are packed.
+// Packed products are for 17 to 128 vectors, on devices where four simdgroups, a group, multiply together
+// (Machine.Groups). Codes of weights go to the registers that multiply them; the vectors, which all groups read, are
+// copied to threadgroup memory in stages of 128 columns, a block. matmul_packed.metal says how vectors are packed.
+//
+// Tile.WN is the number of simdgroups, of which four have some 64 rows of weights of Tile.BN. Tile.Stages is the number of
+// stages, Tile.Ahead that of blocks of codes that are read ahead. A threadgroup has Tile.Each blocks in a row, of the
+// blocks of all tiles of BN rows of weights one behind the other.
 
 const (
 	// packedColumns is the number of columns of a block.
 	packedColumns = 128
-	// packedPitch is the number of floats from one vector's results to the next in threadgroup memory.
-	packedPitch = 68
-	// packedLeast is the number of vectors from which on packed products are faster than those of directTiles on an H100;
-	// of weights with packedLarge numbers or more it is packedLeastLarge.
-	packedLeast      = 17
-	packedLeastLarge = 33
-	packedLarge      = 32 << 20
+	// packedLeast is the number of vectors from which on packed products are faster than those of directTiles on an H100.
+	packedLeast = 17
 	// packedMost is the number of vectors up to which they are faster than making bf16 of a weight for a library of matrix
 	// products. For 256 vectors both take as long.
 	packedMost = 128
@@ -45,14 +42,10 @@ func (m Matrices) Packings(machine Machine, n, rows int) (out []int) {
 
 // eightsFor is the number of eights of vectors that a product should have packed together; 0 where it should not.
 func (m Matrices) eightsFor(machine Machine, n, rows int) int {
-	least := packedLeast
-	if n*m.K >= packedLarge {
-		least = packedLeastLarge
-	}
-	if rows < least || rows > packedMost || n*8 < machine.Cores*64 {
+	if rows < packedLeast || rows > packedMost || n*8 < machine.Cores*64 {
 		return 0 // of so few rows of weights, parts go to too few multiprocessors
 	}
-	for _, eights := range []int{4, 8, 16} {
+	for _, eights := range packedEights {
 		if m.Packed = eights; rows <= eights*8 && len(m.packedTiles(machine, 1, n)) > 0 {
 			return eights
 		}
@@ -60,63 +53,94 @@ func (m Matrices) eightsFor(machine Machine, n, rows int) int {
 	return 0
 }
 
+// packedEights are the numbers of eights of vectors that can be packed together.
+var packedEights = []int{4, 8, 16}
+
+// packedShape is what tiles of packed vectors differ in: groups of a threadgroup, the tiles of 64 rows of weights of each,
+// of each weight of a pair, and the blocks of codes that are read ahead.
+type packedShape struct{ sets, deep, ahead int }
+
+// packedShapes are those worth measuring for so many eights of vectors, the ones that were fastest for large weights on
+// an H100 first. More groups hide more waiting, as far as there are registers for the sums of all.
+func packedShapes(eights, planes int) []packedShape {
+	switch {
+	case eights == 16 && planes == 2:
+		return []packedShape{{2, 1, 2}}
+	case eights == 16:
+		return []packedShape{{2, 1, 2}, {2, 2, 2}, {2, 1, 3}}
+	case planes == 2 && eights == 8:
+		return []packedShape{{2, 1, 2}, {3, 1, 2}}
+	case planes == 2:
+		return []packedShape{{3, 1, 2}, {3, 1, 3}, {2, 1, 2}}
+	case eights == 8:
+		return []packedShape{{4, 1, 2}, {2, 1, 2}}
+	}
+	return []packedShape{{4, 1, 3}, {4, 1, 2}, {2, 1, 2}}
+}
+
 // packedTiles are the tiles of packed vectors worth measuring on a machine for planes weights of n rows each, the one
-// first that seems fastest.
+// first that seems fastest. Of small weights threadgroups have few blocks each, and many of them share a tile: smaller
+// tiles are better then.
 func (m Matrices) packedTiles(machine Machine, planes, n int) (out []Tile) {
 	if !machine.Groups {
 		return nil
 	}
-	for _, v := range [][3]int{{3, 1, 2}, {1, 3, 2}, {1, 2, 4}, {2, 1, 4}, {1, 1, 4}, {1, 4, 2}, {2, 2, 2}, {4, 1, 2}} {
-		sets, split, ahead := v[0], v[1], v[2]
-		t := Tile{BM: m.Packed * 8, BN: 64 * sets * planes, WM: 1, WN: 4 * sets * planes, Split: split, Ahead: ahead}
-		most := 3
-		if m.Packed < 16 {
-			most = 4 // there are registers for them
-		}
-		if t.groups() > most {
-			continue
-		}
-		for t.Stages = 6; t.Stages > 1 && m.transferMemory(t) > machine.TransferMemory/max(1, 3/t.groups()); {
+	const few = 8 // blocks
+	for _, v := range packedShapes(m.Packed, planes) {
+		t := Tile{BM: m.Packed * 8, BN: 64 * v.sets * v.deep * planes, WM: 1, WN: 4 * v.sets, Ahead: v.ahead}
+		// The rest of the memory of a multiprocessor is the cache in which scales and biases stay for eight blocks.
+		for t.Stages = 8; t.Stages > 3 && m.transferMemory(t) > machine.TransferMemory*5/8; {
 			t.Stages--
 		}
+		t.Each = ceil(m.blocks(t, n*planes), max(machine.Cores, 1))
 		if m.checkPacked(t, planes) == nil && m.transferMemory(t) <= machine.TransferMemory {
 			out = append(out, t)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Tile) int {
-		return m.packedCost(machine, a, n*planes) - m.packedCost(machine, b, n*planes)
-	})
+	slices.SortStableFunc(out, func(a, b Tile) int { return min(b.Each, few) - min(a.Each, few) })
 	return out
 }
 
-// groups is the number of fours of simdgroups of a threadgroup with packed vectors.
-func (t Tile) groups() int { return t.threads() / 128 }
+// blocks is the number of blocks of all tiles of packed vectors, for rows rows of weights.
+func (m Matrices) blocks(t Tile, rows int) int { return ceil(rows, t.BN) * (m.K / packedColumns) }
 
-// packedTimes says how long 0, 1, 2 … groups of four simdgroups take beside each other on a multiprocessor of an H100,
-// each for the same number of columns. Three keep it busy and take 30.
-var packedTimes = []int{0, 15, 21, 30, 40}
+// packedGroups is the number of threadgroups beside each other, for rows rows of weights.
+func (m Matrices) packedGroups(t Tile, rows int) int { return ceil(m.blocks(t, rows), t.Each) }
 
-// packedCost estimates the time of a tile.
-func (m Matrices) packedCost(machine Machine, t Tile, n int) int {
-	cores, threadgroups := max(machine.Cores, 1), ceil(n, t.BN)
-	beside := min(max(1, 3/t.groups()), ceil(threadgroups, cores)) // threadgroups of a multiprocessor at a time
-	groups := min(beside*t.groups(), len(packedTimes)-1)
-	return ceil(threadgroups, cores*beside) * packedTimes[groups] * (m.K/t.split() + 256)
-}
-
-// transferMemory is Launch.Memory of a tile: the stages of packed vectors and, behind the products, their results; 0
-// for others.
+// transferMemory is Launch.Memory of a tile: the stages of packed vectors; 0 for others.
 func (m Matrices) transferMemory(t Tile) int {
 	if !t.packed() {
 		return 0
 	}
-	return max(t.Stages*t.split()*t.BM*packedColumns*2, t.groups()*t.BM*packedPitch*4)
+	return t.Stages * t.BM * packedColumns * 2
 }
 
 // packedDefines are the definitions of a tile of packed vectors.
 func (m Matrices) packedDefines(t Tile, planes int) []Define {
-	return append(m.defines(), define("MATMUL_K", m.K, "PACKED_EIGHTS", m.Packed, "PACKED_SETS", t.WN/4/planes,
-		"PACKED_SPLIT", t.split(), "PACKED_STAGES", t.Stages, "PACKED_AHEAD", t.Ahead, "PACKED_PLANES", planes)...)
+	return append(m.defines(), define("MATMUL_K", m.K, "PACKED_EIGHTS", m.Packed, "PACKED_SETS", t.WN/4,
+		"PACKED_TILES", t.BN/16/t.WN/planes, "PACKED_STAGES", t.Stages, "PACKED_AHEAD", t.Ahead,
+		"PACKED_PLANES", planes, "PACKED_EACH", t.Each)...)
+}
+
+// PackedSums returns how many numbers threadgroups leave for each other, f32, and how many arrivals they count, u32, for
+// any of some tiles of packed vectors, of which there are up to tokens.
+func (m MatMul) PackedSums(tiles []Tile, tokens int) (sums, arrivals int) {
+	return m.packedSums(tiles, m.N, tokens)
+}
+
+// PackedSums is MatMul.PackedSums of a pair.
+func (m MatMulGLU) PackedSums(tiles []Tile, tokens int) (sums, arrivals int) {
+	return m.packedSums(tiles, 2*m.N, tokens)
+}
+
+// packedSums is PackedSums for rows rows of weights.
+func (m Matrices) packedSums(tiles []Tile, rows, tokens int) (sums, arrivals int) {
+	for _, t := range tiles {
+		vectors := ceil(tokens, t.BM)
+		sums = max(sums, vectors*m.packedGroups(t, rows)*2*t.BN*t.BM)
+		arrivals = max(arrivals, vectors*ceil(rows, t.BN)*t.WN)
+	}
+	return sums, arrivals
 }
 
 // checkPacked reports whether a product of planes weights can be divided into a tile of packed vectors.
@@ -125,19 +149,17 @@ func (m Matrices) checkPacked(t Tile, planes int) error {
 	case m.Exact || m.Bits != 4 || m.Group == 16 || m.Floats || m.F32:
 		return fmt.Errorf("tile: beside packed vectors weights must be codes of 4 bits in groups of 32, 64 or 128 with " +
 			"scales in bf16, and are rounded to bf16")
-	case m.K%(packedColumns*t.split()) != 0:
-		return fmt.Errorf("tile: %d groups of four simdgroups share %d columns, want a multiple of %d for each",
-			t.split(), m.K, packedColumns)
-	case !slices.Contains([]int{4, 8, 16}, m.Packed) || t.BM != m.Packed*8:
+	case t.Stages < 3 || t.Ahead < 1 || t.Each < 1:
+		return fmt.Errorf("tile: %d stages of vectors, %d blocks of codes ahead and %d in all, want at least 3, 1 and 1",
+			t.Stages, t.Ahead, t.Each)
+	case m.K%packedColumns != 0:
+		return fmt.Errorf("tile: %d columns, want a multiple of %d", m.K, packedColumns)
+	case !slices.Contains(packedEights, m.Packed) || t.BM != m.Packed*8:
 		return fmt.Errorf("tile: %d vectors, %d eights of which are packed, want as many: 4, 8 or 16 eights", t.BM,
 			m.Packed)
-	case t.WM != 1 || t.WN < 1 || t.WN%(4*planes) != 0 || t.BN != 16*t.WN || t.WN*t.split() > 32:
-		return fmt.Errorf("tile: %d columns of results of %d×%d simdgroups, want 16 for each of a multiple of %d, at most "+
-			"32 in all",
-			t.BN, t.WN, t.split(), 4*planes)
-	case t.Stages < 2 || t.Ahead < 1:
-		return fmt.Errorf("tile: %d stages of vectors and %d blocks of codes ahead, want at least 2 and 1", t.Stages,
-			t.Ahead)
+	case t.WM != 1 || t.WN < 4 || t.WN%4 != 0 || t.WN > 32 || t.BN < 1 || t.BN%(16*t.WN*planes) != 0:
+		return fmt.Errorf("tile: %d rows of weights for %d×%d simdgroups, want a multiple of %d for each of 4, 8, … 32", t.BN,
+			t.WM, t.WN, 16*planes)
 	}
 	return nil
 }

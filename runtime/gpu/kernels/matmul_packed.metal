@@ -2,175 +2,303 @@
 #include "weights.h"
 #include "lanes.h"
 #include "epilogue.h"
-// The products of matmul.metal for 17 to 128 rows of x, with codes of 4 bits: the same buffers but for x, results that differ by
-// roundings. Weights go from device memory to the registers that multiply them, as in matmul_direct.metal; rows of x are
-// copied to threadgroup memory, PACKED_STAGES stages ahead, where port_group_multiply reads them.
+// The products of matmul.metal for 17 to 128 rows of x, with codes of 4 bits: results that differ by roundings. Weights go from
+// device memory to the registers that multiply them, as in matmul_direct.metal; rows of x are copied to threadgroup memory,
+// PACKED_STAGES stages ahead, where port_group_multiply reads them.
 //
-// Four simdgroups, 64 rows of a weight, multiply together; each has 16 of the rows. Of a block of 128 columns, lane 4g + q has
-// columns 32q to 32q + 31 of rows g and g + 8: a word of codes is eight of them, a, b, ... h. Step 2i + 0 of a block multiplies columns
-// a, e, b, f of word i of every lane, step 2i + 1 columns c, g, d, h, since that is how pairs of codes come out of a word.
+// Four simdgroups, a group, multiply 64 rows of a weight together; each has 16 of the rows. Of a block of 128 columns, lane 4g + q
+// has columns 32q to 32q + 31 of rows g and g + 8: a word of codes is eight of them, a, b, ... h. Step 2i + 0 of a block multiplies
+// columns a, e, b, f of word i of every lane, step 2i + 1 columns c, g, d, h, since that is how pairs of codes come out of a word.
 // matmul_prepare packs x in the order of these steps: [tile of PACKED_EIGHTS * 8 rows][block][word][a, b, c or d][row]
 // [lane of four][that column and the one four further].
 //
-// The grid is (tiles of rows of x, blocks of columns of y). A threadgroup has PACKED_SETS sets of 64 columns of y. For each there are four
-// simdgroups, or PACKED_SPLIT times four that share the blocks of columns of x, and as many again for the other weight of a
-// gated pair.
+// A threadgroup has PACKED_SETS groups, and each group PACKED_TILES times 64 rows of a weight, or of each weight of a gated
+// pair (PACKED_PLANES). Groups share the rows of x, and nothing holds them together but the counters of stages.
+//
+// The grid is (tiles of rows of x, threadgroups). The blocks of all tiles of columns of y, one tile behind the other, are divided
+// among the threadgroups: each has PACKED_EACH of them in a row, so that all multiprocessors have the same to do. Where a tile's
+// blocks belong to several threadgroups, each leaves its sums in device memory, simdgroup by simdgroup, and the last one adds
+// up those of all. It does so in the order of columns, whichever comes last.
 #define PORT_WAITS
 #ifndef MATMUL_K
-#define MATMUL_K 256                    // columns: a multiple of 128 * PACKED_SPLIT
+#define MATMUL_K 256                    // columns: a multiple of 128
 #endif
 #ifndef PACKED_EIGHTS
 #define PACKED_EIGHTS 4                 // eights of rows of x in a tile: 4, 8 or 16
 #define PACKED_SETS 1
-#define PACKED_SPLIT 1
-#define PACKED_STAGES 2
+#define PACKED_TILES 1
+#define PACKED_STAGES 3                 // at least: a stage is copied to while the block before the one in its place is multiplied
 #define PACKED_AHEAD 1                  // blocks of codes read ahead
 #define PACKED_PLANES 1                 // 2 for a gated pair of weights
+#define PACKED_EACH 2
 #endif
 #define PACKED_ROWS (PACKED_EIGHTS * 8)
-#define PACKED_GROUPS (PACKED_SETS * PACKED_PLANES * PACKED_SPLIT)
-#define PACKED_THREADS (PACKED_GROUPS * 128)
-#define PACKED_BLOCKS (MATMUL_K / 128 / PACKED_SPLIT)
-#define PACKED_BLOCK (PACKED_ROWS * 256)              // bytes of x for 128 columns
-#define PACKED_STAGE (PACKED_BLOCK * PACKED_SPLIT)
-#define PACKED_PITCH 68                               // floats from one row of x to the next in results: 64, and 4 so that banks differ
-#define PACKED_RESULTS (PACKED_GROUPS * PACKED_ROWS * PACKED_PITCH * 4)
-#define PACKED_MEMORY (PACKED_STAGES * PACKED_STAGE > PACKED_RESULTS ? PACKED_STAGES * PACKED_STAGE : PACKED_RESULTS)
-// Three times four simdgroups have the registers of a multiprocessor.
-#define PACKED_BOUND PORT_BOUND(PACKED_THREADS, PACKED_THREADS > 384 ? 1 : 384 / PACKED_THREADS)
+#define PACKED_GROUP (PACKED_TILES * PACKED_PLANES)  // times 64 rows of weights of a group
+#define PACKED_COLUMNS (PACKED_SETS * PACKED_TILES * 64)
+#define PACKED_SIMDS (PACKED_SETS * 4)
+#define PACKED_BLOCKS (MATMUL_K / 128)               // of a tile
+// Every part of a tile is a multiple of the blocks read ahead.
+#define PACKED_EVEN (PACKED_EACH % PACKED_AHEAD == 0 && PACKED_BLOCKS % PACKED_AHEAD == 0)
+#define PACKED_ALL ((MATMUL_N + PACKED_COLUMNS - 1) / PACKED_COLUMNS * PACKED_BLOCKS)
+#define PACKED_STAGE (PACKED_ROWS * 256)             // bytes of x for a block
+#define PACKED_SUMS (PACKED_EIGHTS * 4)              // of a lane, for 64 rows of weights of its group
+#define PACKED_LEFT (PACKED_GROUP * PACKED_EIGHTS)   // times four sums of a lane in all
+// Two threadgroups of one group have the registers of a multiprocessor.
+#define PACKED_BOUND PORT_BOUND(PACKED_SIMDS * 32, PACKED_SETS > 1 ? 1 : 2)
 
-// What a lane has of a block of a row: 32 codes, with their scale and bias.
+// The scales or biases of a block of a row.
+#if WEIGHT_GROUP == 32
+typedef uint2 packed_affine;
+#elif WEIGHT_GROUP == 64
+typedef uint packed_affine;
+#else
+typedef ushort packed_affine;
+#endif
+
+// What a lane has of a block of a row: 32 codes, and the block's scales and biases.
 struct packed_codes {
   uint4 codes;
-  bfloat scale;
-  bfloat bias;
+  packed_affine scales;
+  packed_affine biases;
 };
 
-// A row of a weight, from a lane's first column on.
-struct packed_row {
+// A weight, or what follows a place in it.
+struct packed_weights {
   device const uint* w;
   device const WEIGHT_SCALE* scales;
   device const WEIGHT_SCALE* biases;
 };
 
-inline void packed_find(thread packed_row& r, device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, int row, int column) {
-  const long at = min(row, MATMUL_N - 1);
-  r.w = w + at * WEIGHT_WORDS(MATMUL_K) + WEIGHT_WORDS(column);
-  r.scales = scales + at * (MATMUL_K / WEIGHT_GROUP) + column / WEIGHT_GROUP;
-  r.biases = biases + at * (MATMUL_K / WEIGHT_GROUP) + column / WEIGHT_GROUP;
+// The scale or the bias of a lane's columns.
+inline bfloat packed_number(packed_affine all, int lane) {
+#if WEIGHT_GROUP == 32
+  return as_type<bfloat>(ushort((lane & 2 ? all.y : all.x) >> ((lane & 1) * 16)));
+#elif WEIGHT_GROUP == 64
+  return as_type<bfloat>(ushort(all >> ((lane & 2) * 8)));
+#else
+  return as_type<bfloat>(all);
+#endif
 }
 
-// Reads a lane's codes of a block, the blocks of its simdgroup being counted from 0.
-inline void packed_read(thread const packed_row& r, int block, thread packed_codes& out) {
-  const int columns = block * PACKED_SPLIT * 128;
-  out.codes = port_read_once((device const uint4*)(r.w + WEIGHT_WORDS(columns)));
-  out.scale = r.scales[columns / WEIGHT_GROUP];
-  out.bias = WEIGHT_BIASES ? r.biases[columns / WEIGHT_GROUP] : bfloat(float(out.scale) * -8.0f);
+// The first row of weights that a lane has of a tile.
+inline int packed_row(int tile, int thread_index) {
+  return tile * PACKED_COLUMNS + thread_index / 128 * (PACKED_TILES * 64) + thread_index / 32 % 4 * 16 + thread_index % 32 / 4;
 }
 
-// Copies the rows of x of a block, of all simdgroups that share columns, to its stage. One thread calls it.
-inline void packed_copy(device const uchar* x, int block, threadgroup uchar* memory, threadgroup port_transfer* arrived) {
-  const int stage = block % PACKED_STAGES;
-  port_transfer_expect(arrived + stage, PACKED_STAGE);
-  port_transfer_shared(memory + stage * PACKED_STAGE, x + long(block) * PACKED_STAGE, PACKED_STAGE, arrived + stage);
+// Moves a weight to a row, and to a lane's columns of a block.
+inline void packed_find(thread packed_weights& p, int row, int block, int lane) {
+  p.w += long(row) * WEIGHT_WORDS(MATMUL_K) + block * WEIGHT_WORDS(128) + lane % 4 * WEIGHT_WORDS(32);
+  const long group = long(row) * (MATMUL_K / WEIGHT_GROUP) + block * (128 / WEIGHT_GROUP);
+  p.scales += group;
+  p.biases += group;
 }
 
-// Adds to sums [PACKED_EIGHTS][4] the products of two rows, 8 apart, of a lane's simdgroup with a block of x.
-inline void packed_block(thread const packed_codes* codes, threadgroup const uchar* x, int lane, thread float* sums) {
-  uint4 a[2][2];  // of two words in turns: those of the one before may still be read
-  UNROLL for (int i = 0; i < 4; i++) {
-    if (i >= 2) port_group_wait<1>();
-    UNROLL for (int r = 0; r < 2; r++) a[i % 2][r] = port_dequant_pairs(codes[r].codes[i], codes[r].scale, codes[r].bias);
-    port_group_begin();
-    UNROLL for (int h = 0; h < 2; h++) {
-      port_group_multiply<PACKED_EIGHTS>(sums, a[i % 2][0][2 * h], a[i % 2][1][2 * h], a[i % 2][0][2 * h + 1], a[i % 2][1][2 * h + 1], x + (2 * i + h) * PACKED_ROWS * 32, lane);
-    }
-    port_group_end();
+// Moves to the block PACKED_AHEAD blocks further.
+inline void packed_skip(thread packed_weights* p) {
+  UNROLL for (int i = 0; i < PACKED_PLANES; i++) {
+    p[i].w += PACKED_AHEAD * WEIGHT_WORDS(128);
+    p[i].scales += PACKED_AHEAD * (128 / WEIGHT_GROUP);
+    p[i].biases += PACKED_AHEAD * (128 / WEIGHT_GROUP);
   }
 }
 
-// Leaves in results [PACKED_GROUPS][PACKED_ROWS][PACKED_PITCH] the products of the threadgroup's rows of weights with a tile of x.
-// The rows are those of plane 0 or 1 as a group of four simdgroups has it.
-inline void packed_multiply(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0,
-                            device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1,
-                            device const bfloat* x, uint3 group, int thread_index, threadgroup uchar* memory, threadgroup port_transfer* arrived) {
-  const int lane = thread_index % 32, simd = thread_index / 32, part = simd / 4 % PACKED_SPLIT;
-  const bool second = PACKED_PLANES == 2 && simd / 4 / PACKED_SPLIT % 2 == 1;
-  const int first = (int(group.y) * PACKED_SETS + simd / (4 * PACKED_SPLIT * PACKED_PLANES)) * 64 + simd % 4 * 16 + lane / 4;
-  packed_row rows[2];
+// Reads a lane's codes of all rows of its group, of the block that is ahead blocks behind a place in row row.
+inline void packed_read(thread const packed_weights* from, int row, int ahead, thread packed_codes* out) {
+  UNROLL for (int i = 0; i < PACKED_GROUP * 2; i++) {
+    const int more = i / 2 / PACKED_PLANES * 64 + i % 2 * 8;
+    const int rows = MATMUL_N % PACKED_COLUMNS == 0 ? more : min(more, MATMUL_N - 1 - row);
+    const int group = rows * (MATMUL_K / WEIGHT_GROUP) + ahead * (128 / WEIGHT_GROUP), plane = i / 2 % PACKED_PLANES;
+    out[i].codes = port_read_once((device const uint4*)(from[plane].w + rows * WEIGHT_WORDS(MATMUL_K) + ahead * WEIGHT_WORDS(128)));
+    out[i].scales = *(device const packed_affine*)(from[plane].scales + group);
+    if (WEIGHT_BIASES) out[i].biases = *(device const packed_affine*)(from[plane].biases + group);
+  }
+}
+
+// The stages of a threadgroup's blocks, which are numbered from 0.
+struct packed_stages {
+  device const uchar* x;  // a tile of rows
+  int begin, blocks;      // the number of the first one among the blocks of all tiles, and how many there are
+  threadgroup uchar* memory;
+  threadgroup port_transfer* full;
+  threadgroup port_arrivals* empty;
+};
+
+// Copies the rows of x of a block to its stage, as soon as that is free. A simdgroup calls it.
+inline void packed_copy(thread const packed_stages& stages, int number, int lane) {
+  const int stage = number % PACKED_STAGES;
+  if (number >= PACKED_STAGES) port_arrivals_wait(stages.empty + stage, uint(number / PACKED_STAGES - 1));
+  if (lane != 0) return;
+  port_transfer_expect(stages.full + stage, PACKED_STAGE);
+  port_transfer_shared(stages.memory + stage * PACKED_STAGE, stages.x + long((stages.begin + number) % PACKED_BLOCKS) * PACKED_STAGE, PACKED_STAGE, stages.full + stage);
+}
+
+// Adds to sums [PACKED_GROUP][PACKED_SUMS] the products of word i of rows t of a lane's group with a block of x. The words' numbers
+// are in a, which may still be read afterwards.
+inline void packed_word(thread const packed_codes* codes, int i, int t, threadgroup const uchar* x, int lane, thread uint4* a, thread float* sums) {
   UNROLL for (int r = 0; r < 2; r++) {
-    packed_find(rows[r], second ? w1 : w0, second ? scales1 : scales0, second ? biases1 : biases0, first + r * 8, part * 128 + lane % 4 * 32);
+    const bfloat scale = packed_number(codes[2 * t + r].scales, lane);
+    a[r] = port_dequant_pairs(codes[2 * t + r].codes[i], scale, WEIGHT_BIASES ? packed_number(codes[2 * t + r].biases, lane) : bfloat(float(scale) * -8.0f));
   }
-  packed_codes codes[PACKED_AHEAD][2];
-  UNROLL for (int j = 0; j < PACKED_AHEAD; j++) {
-    UNROLL for (int r = 0; r < 2; r++) packed_read(rows[r], min(j, PACKED_BLOCKS - 1), codes[j][r]);
+  port_group_begin();
+  UNROLL for (int h = 0; h < 2; h++) {
+    port_group_multiply<PACKED_EIGHTS>(sums + t * PACKED_SUMS, a[0][2 * h], a[1][2 * h], a[0][2 * h + 1], a[1][2 * h + 1], x + (2 * i + h) * PACKED_ROWS * 32, lane);
   }
-  float sums[PACKED_EIGHTS * 4];
-  UNROLL for (int i = 0; i < PACKED_EIGHTS * 4; i++) sums[i] = 0.0f;
-  device const uchar* tile = (device const uchar*)x + long(group.x) * (PACKED_ROWS * MATMUL_K * 2);
-  if (thread_index == 0) port_transfer_init(arrived, PACKED_STAGES);
-  port_wait();
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (thread_index == 0) {
-    for (int block = 0; block < min(PACKED_STAGES, PACKED_BLOCKS); block++) packed_copy(tile, block, memory, arrived);
-  }
-  NOUNROLL for (int begin = 0; begin < PACKED_BLOCKS; begin += PACKED_AHEAD) {
-    UNROLL for (int j = 0; j < PACKED_AHEAD; j++) {
-      const int block = begin + j;
-      if (block >= PACKED_BLOCKS) break;
-      if (block > 0 || !PORT_TRANSFERS) threadgroup_barrier(mem_flags::mem_threadgroup);  // the block before is multiplied
-      const int next = block - 1 + PACKED_STAGES;
-      if (thread_index == 0 && block > 0 && next < PACKED_BLOCKS) packed_copy(tile, next, memory, arrived);
-      port_transfer_wait(arrived + block % PACKED_STAGES, uint(block / PACKED_STAGES));
-      packed_block(codes[j], memory + block % PACKED_STAGES * PACKED_STAGE + part * PACKED_BLOCK, lane, sums);
-      if (block + PACKED_AHEAD < PACKED_BLOCKS) {
-        UNROLL for (int r = 0; r < 2; r++) packed_read(rows[r], block + PACKED_AHEAD, codes[j][r]);
-      }
-      port_group_wait<0>();
-    }
-  }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  threadgroup float* results = (threadgroup float*)memory + simd / 4 * (PACKED_ROWS * PACKED_PITCH) + simd % 4 * 16 + lane / 4;
-  UNROLL for (int n = 0; n < PACKED_EIGHTS; n++) {
-    UNROLL for (int e = 0; e < 4; e++) results[(n * 8 + lane % 4 * 2 + e % 2) * PACKED_PITCH + e / 2 * 8] = sums[n * 4 + e];
-  }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
+  port_group_end();
 }
 
-// The product of row number row of the tile with a column of a set, of one of its weights.
-inline float packed_result(threadgroup const uchar* memory, int set, int plane, int row, int column) {
-  threadgroup const float* from = (threadgroup const float*)memory + (set * PACKED_PLANES + plane) * PACKED_SPLIT * (PACKED_ROWS * PACKED_PITCH) + row * PACKED_PITCH + column;
-  float sum = 0.0f;
-  UNROLL for (int part = 0; part < PACKED_SPLIT; part++) sum += from[part * PACKED_ROWS * PACKED_PITCH];
-  return sum;
+// Adds to sums the products of a lane's group with a block of x. The last ones may be under way afterwards.
+inline void packed_block(thread const packed_stages& stages, int number, thread const packed_codes* codes, int thread_index, thread float* sums) {
+  const int lane = thread_index % 32, next = number - 2 + PACKED_STAGES;
+  threadgroup const uchar* x = stages.memory + number % PACKED_STAGES * PACKED_STAGE;
+  uint4 a[2][2];  // of two steps in turns: those of the one before may still be read
+  port_transfer_wait(stages.full + number % PACKED_STAGES, uint(number / PACKED_STAGES));
+  UNROLL for (int s = 0; s < 4 * PACKED_GROUP; s++) {
+    port_group_wait<1>();  // at the first step, too: those before may be reading a
+    if (s == 1) {  // the block before is multiplied here, and the one before that perhaps everywhere
+      if (number > 0) port_arrive(stages.empty + (number + PACKED_STAGES - 1) % PACKED_STAGES, uint(lane));
+      if (thread_index < 32 && number >= 2 && next < stages.blocks) packed_copy(stages, next, lane);
+    }
+    packed_word(codes, s / PACKED_GROUP, s % PACKED_GROUP, x, lane, a[s % 2], sums);
+  }
+}
+
+// Where threadgroup number of the grid leaves a lane's sums of the tile that it begins with (part 0) or ends with (1):
+// [PACKED_LEFT][lane] of float4.
+inline device float4* packed_sums(device float* left, uint3 group, uint3 groups, int number, int part, int thread_index) {
+  const long at = ((long(group.x) * groups.y + number) * 2 + part) * PACKED_SIMDS + thread_index / 32;
+  return (device float4*)left + at * (PACKED_LEFT * 32) + thread_index % 32;
+}
+
+// Replaces a lane's sums of blocks first to last - 1 of a tile by those of the whole tile, and reports whether it has them.
+inline bool packed_join(thread float* sums, int tile, int first, int last, device float* left, device uint* arrivals, uint3 group, uint3 groups, int thread_index) {
+  if (first == 0 && last == PACKED_BLOCKS) return true;
+  device float4* out = packed_sums(left, group, groups, int(group.y), first == 0, thread_index);
+  UNROLL for (int i = 0; i < PACKED_LEFT; i++) out[i * 32] = float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+  const int start = tile * PACKED_BLOCKS, begin = start / PACKED_EACH, end = (start + PACKED_BLOCKS - 1) / PACKED_EACH;
+  const int counter = (int(group.x) * (PACKED_ALL / PACKED_BLOCKS) + tile) * PACKED_SIMDS + thread_index / 32;
+  if (!port_simd_last(arrivals + counter, uint(end - begin + 1), uint(thread_index % 32))) return false;
+  UNROLL for (int i = 0; i < 4 * PACKED_LEFT; i++) sums[i] = 0.0f;
+  NOUNROLL for (int number = begin; number <= end; number++) {
+    device const float4* in = packed_sums(left, group, groups, number, number * PACKED_EACH <= start, thread_index);
+    UNROLL for (int i = 0; i < PACKED_LEFT; i++) {
+      const float4 v = in[i * 32];
+      UNROLL for (int e = 0; e < 4; e++) sums[4 * i + e] += v[e];
+    }
+  }
+  return true;
+}
+
+// Calls f for every number of a lane's sums, with its row of x and column of y, where both are there.
+#define PACKED_RESULTS(f)                                                                           \
+  UNROLL for (int i = 0; i < PACKED_TILES * PACKED_SUMS; i++) {                                     \
+    const int at = i % PACKED_SUMS, col = row + i / PACKED_SUMS * 64 + at / 2 % 2 * 8;              \
+    const int vector = at / 4 * 8 + lane % 4 * 2 + at % 2;                                          \
+    if (vector < vectors && col < MATMUL_N) f;                                                      \
+  }
+
+// Writes a lane's results, of vectors rows of x from row0 on.
+inline void packed_write(thread float* sums, device MATMUL_OUT* y, device const float* extra, int row0, int vectors, int row, int lane) {
+#if PACKED_PLANES == 2
+  PACKED_RESULTS(matmul_write_glu(y, row0 + vector, col, sums[i / PACKED_SUMS * 2 * PACKED_SUMS + at], sums[(i / PACKED_SUMS * 2 + 1) * PACKED_SUMS + at]))
+#else
+  // All reads come first, since a compiler cannot know that writes do not change what is read.
+  PACKED_RESULTS(sums[i] = matmul_result(extra, row0 + vector, col, sums[i]))
+  PACKED_RESULTS(matmul_store(y, row0 + vector, col, sums[i]))
+#endif
+}
+
+// Multiplies a threadgroup's blocks, and writes the tiles of which it has, or is the last to add, all sums.
+inline void packed_products(thread const packed_weights* weights, device const bfloat* x, device float* left, device uint* arrivals,
+                            device MATMUL_OUT* y, device const float* extra, device const int* step, uint3 group, uint3 groups, int thread_index,
+                            threadgroup uchar* memory, threadgroup port_transfer* full, threadgroup port_arrivals* empty) {
+  const int lane = thread_index % 32, begin = int(group.y) * PACKED_EACH, end = min(begin + PACKED_EACH, PACKED_ALL);
+  packed_stages stages;
+  stages.x = (device const uchar*)x + long(group.x) * (PACKED_ROWS * MATMUL_K * 2);
+  stages.begin = begin;
+  stages.blocks = end - begin;
+  stages.memory = memory;
+  stages.full = full;
+  stages.empty = empty;
+  if (thread_index == 0) {
+    port_transfer_init(full, PACKED_STAGES);
+    port_arrivals_init(empty, PACKED_STAGES, PACKED_SIMDS);
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  int last = 0;
+  NOUNROLL for (int done = begin; done < end; done += last - done % PACKED_BLOCKS) {  // a tile, or a part of one
+    const int tile = done / PACKED_BLOCKS, first = done % PACKED_BLOCKS, number = done - begin - first;  // of the tile's first block
+    const int row = packed_row(tile, thread_index), near = MATMUL_N % PACKED_COLUMNS == 0 ? row : min(row, MATMUL_N - 1);
+    last = min(first + end - done, PACKED_BLOCKS);
+    packed_weights from[PACKED_PLANES];
+    UNROLL for (int i = 0; i < PACKED_PLANES; i++) {
+      from[i].w = weights[i].w;
+      from[i].scales = weights[i].scales;
+      from[i].biases = weights[i].biases;
+      packed_find(from[i], near, first, lane);
+    }
+    packed_codes codes[PACKED_AHEAD][PACKED_GROUP * 2];
+    UNROLL for (int j = 0; j < PACKED_AHEAD; j++) {
+      if (PACKED_EVEN || first + j < last) packed_read(from, near, j, codes[j]);
+    }
+    float sums[PACKED_GROUP * PACKED_SUMS];
+    UNROLL for (int i = 0; i < PACKED_GROUP * PACKED_SUMS; i++) sums[i] = 0.0f;
+    if (done == begin) {
+      port_wait();
+      NOUNROLL for (int i = 0; thread_index < 32 && i < min(PACKED_STAGES, stages.blocks); i++) packed_copy(stages, i, lane);
+    }
+    int block = first;
+    NOUNROLL for (; block + PACKED_AHEAD <= last; block += PACKED_AHEAD) {
+      packed_skip(from);
+      UNROLL for (int j = 0; j < PACKED_AHEAD; j++) {
+        packed_block(stages, number + block + j, codes[j], thread_index, sums);
+        if (block + j + PACKED_AHEAD < last) packed_read(from, near, j, codes[j]);
+      }
+    }
+    port_group_wait<0>();
+    port_group_taken<PACKED_GROUP * PACKED_SUMS>(sums);
+    UNROLL for (int j = 0; j < PACKED_AHEAD - 1; j++) {
+      if (!PACKED_EVEN && block + j < last) {
+        packed_block(stages, number + block + j, codes[j], thread_index, sums);
+        port_group_wait<0>();
+        port_group_taken<PACKED_GROUP * PACKED_SUMS>(sums);
+      }
+    }
+    if (packed_join(sums, tile, first, last, left, arrivals, group, groups, thread_index)) {
+      const int row0 = int(group.x) * PACKED_ROWS;
+      packed_write(sums, y, extra, row0, min(PACKED_ROWS, step[STEP_TOKENS] - row0), row, lane);
+    }
+  }
 }
 
 // y [T, N] = x W^T; x [T, K], packed.
-// grid: T / (8 EIGHTS), N / (64 SETS)
-// arguments: matmul
+// grid: T / (8 EIGHTS), N / (64 SETS TILES) * K / 128 / EACH
 [[max_total_threads_per_threadgroup(PACKED_BOUND)]]
 kernel void matmul_packed(device const uint* w [[buffer(0)]],
                           device const WEIGHT_SCALE* scales [[buffer(1)]],
                           device const WEIGHT_SCALE* biases [[buffer(2)]],
                           device const bfloat* x [[buffer(3)]],
-                          device const float* extra [[buffer(4)]],
-                          device MATMUL_OUT* y [[buffer(5)]],
-                          device const int* step [[buffer(6)]],
+                          device const float* extra [[buffer(4)]],  // absent: x
+                          device float* sums [[buffer(5)]],
+                          device uint* arrivals [[buffer(6)]],
+                          device MATMUL_OUT* y [[buffer(7)]],
+                          device const int* step [[buffer(8)]],
                           uint3 group [[threadgroup_position_in_grid]],
+                          uint3 groups [[threadgroups_per_grid]],
                           uint thread_index [[thread_index_in_threadgroup]]) {
-  TG_MEMORY(memory, PACKED_MEMORY);
-  TG_ARRAY(port_transfer, arrived, PACKED_STAGES);
-  packed_multiply(w, scales, biases, w, scales, biases, x, group, int(thread_index), memory, arrived);
-  const int row0 = int(group.x) * PACKED_ROWS, rows = min(PACKED_ROWS, step[STEP_TOKENS] - row0);
-  for (int i = int(thread_index); i < rows * (PACKED_SETS * 64); i += PACKED_THREADS) {
-    const int row = i / (PACKED_SETS * 64), set = i / 64 % PACKED_SETS, col = (int(group.y) * PACKED_SETS + set) * 64 + i % 64;
-    if (col < MATMUL_N) matmul_write(y, extra, row0 + row, col, packed_result(memory, set, 0, row, i % 64));
+  TG_MEMORY(memory, PACKED_STAGES * PACKED_STAGE);
+  TG_ARRAY(port_transfer, full, PACKED_STAGES);
+  TG_ARRAY(port_arrivals, empty, PACKED_STAGES);
+  packed_weights weights[PACKED_PLANES];
+  UNROLL for (int i = 0; i < PACKED_PLANES; i++) {
+    weights[i].w = w;
+    weights[i].scales = scales;
+    weights[i].biases = biases;
   }
+  packed_products(weights, x, sums, arrivals, y, extra, step, group, groups, int(thread_index), memory, full, empty);
 }
 
 // y [T, N] = activation(x gate^T) * (x up^T); x [T, K], packed.
-// grid: T / (8 EIGHTS), N / (64 SETS)
-// arguments: matmul_glu
+// grid: T / (8 EIGHTS), N / (64 SETS TILES) * K / 128 / EACH
 [[max_total_threads_per_threadgroup(PACKED_BOUND)]]
 kernel void matmul_packed_glu(device const uint* w0 [[buffer(0)]],
                               device const WEIGHT_SCALE* scales0 [[buffer(1)]],
@@ -179,16 +307,22 @@ kernel void matmul_packed_glu(device const uint* w0 [[buffer(0)]],
                               device const WEIGHT_SCALE* scales1 [[buffer(4)]],
                               device const WEIGHT_SCALE* biases1 [[buffer(5)]],
                               device const bfloat* x [[buffer(6)]],
-                              device MATMUL_OUT* y [[buffer(7)]],
-                              device const int* step [[buffer(8)]],
+                              device float* sums [[buffer(7)]],
+                              device uint* arrivals [[buffer(8)]],
+                              device MATMUL_OUT* y [[buffer(9)]],
+                              device const int* step [[buffer(10)]],
                               uint3 group [[threadgroup_position_in_grid]],
+                              uint3 groups [[threadgroups_per_grid]],
                               uint thread_index [[thread_index_in_threadgroup]]) {
-  TG_MEMORY(memory, PACKED_MEMORY);
-  TG_ARRAY(port_transfer, arrived, PACKED_STAGES);
-  packed_multiply(w0, scales0, biases0, w1, scales1, biases1, x, group, int(thread_index), memory, arrived);
-  const int row0 = int(group.x) * PACKED_ROWS, rows = min(PACKED_ROWS, step[STEP_TOKENS] - row0);
-  for (int i = int(thread_index); i < rows * (PACKED_SETS * 64); i += PACKED_THREADS) {
-    const int row = i / (PACKED_SETS * 64), set = i / 64 % PACKED_SETS, col = (int(group.y) * PACKED_SETS + set) * 64 + i % 64;
-    if (col < MATMUL_N) matmul_write_glu(y, row0 + row, col, packed_result(memory, set, 0, row, i % 64), packed_result(memory, set, PACKED_PLANES - 1, row, i % 64));
-  }
+  TG_MEMORY(memory, PACKED_STAGES * PACKED_STAGE);
+  TG_ARRAY(port_transfer, full, PACKED_STAGES);
+  TG_ARRAY(port_arrivals, empty, PACKED_STAGES);
+  packed_weights weights[2];
+  weights[0].w = w0;
+  weights[0].scales = scales0;
+  weights[0].biases = biases0;
+  weights[1].w = w1;
+  weights[1].scales = scales1;
+  weights[1].biases = biases1;
+  packed_products(weights, x, sums, arrivals, y, sums, step, group, groups, int(thread_index), memory, full, empty);
 }

@@ -3,6 +3,7 @@ package kernels_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -94,16 +95,18 @@ func TestMatMulDirect(t *testing.T) {
 	}
 }
 
-// TestMatMulPacked multiplies packed vectors: 32, 64 and 128 of them, of which the last ones are not there; with groups
-// of simdgroups that share columns, with several of them that have rows of their own, with rows that no weight has; with
-// fewer and more stages, and blocks of codes ahead, than there are blocks.
+// TestMatMulPacked multiplies packed vectors: 32, 64 and 128 of them, of which the last ones are not there; with one
+// and more groups of simdgroups, with 64 and 128 rows of weights for each, with rows that no weight has; with threadgroups
+// that have several tiles, one, or a part of one; with fewer and more stages, and blocks of codes ahead, than there are
+// blocks.
 func TestMatMulPacked(t *testing.T) {
 	t.Parallel()
 	group := func(n int, symmetric bool) kernels.Format {
 		return kernels.Format{Bits: 4, Group: n, Symmetric: symmetric}
 	}
-	tile := func(eights, sets, split, stages, ahead int) kernels.Tile {
-		return kernels.Tile{BM: eights * 8, BN: sets * 64, WM: 1, WN: sets * 4, Split: split, Stages: stages, Ahead: ahead}
+	tile := func(eights, sets, deep, stages, ahead, each int) kernels.Tile {
+		return kernels.Tile{BM: eights * 8, BN: sets * deep * 64, WM: 1, WN: sets * 4, Stages: stages,
+			Ahead: ahead, Each: each}
 	}
 	for i, c := range []struct {
 		m               kernels.MatMul
@@ -111,17 +114,17 @@ func TestMatMulPacked(t *testing.T) {
 		tokens, written int
 	}{
 		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, false), K: 512, Packed: 4}, N: 100,
-			Epilogue: kernels.AddMatrix}, tile(4, 2, 2, 3, 2), 40, 37},
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, true), K: 768, Packed: 8}, N: 70,
-			Epilogue: kernels.AddVector}, tile(8, 2, 1, 2, 4), 64, 57},
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(32, false), K: 384, Packed: 16}, N: 64,
-			Epilogue: kernels.Softcap, Cap: 2}, tile(16, 1, 1, 5, 1), 128, 128},
+			Epilogue: kernels.AddMatrix}, tile(4, 1, 1, 3, 2, 3), 40, 37},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, true), K: 640, Packed: 8}, N: 70,
+			Epilogue: kernels.AddVector}, tile(8, 2, 1, 3, 3, 4), 64, 57},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(32, false), K: 384, Packed: 16}, N: 130,
+			Epilogue: kernels.Softcap, Cap: 2}, tile(16, 1, 2, 5, 1, 2), 128, 128},
 		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(128, false), K: 384, Packed: 4, Half: true}, N: 64},
-			tile(4, 1, 3, 2, 2), 30, 18},
+			tile(4, 1, 1, 3, 2, 1), 30, 18},
 		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, false), K: 256, Packed: 4}, N: 10},
-			tile(4, 1, 1, 6, 4), 32, 32},
+			tile(4, 1, 2, 6, 4, 2), 16, 13},
 		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, false), K: 256, Packed: 4, Half: true, Lanes: true},
-			N: 128}, tile(4, 1, 1, 2, 2), 20, 19},
+			N: 128}, tile(4, 1, 1, 3, 2, 3), 20, 19},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			oneOfThree(t)
@@ -130,7 +133,7 @@ func TestMatMulPacked(t *testing.T) {
 			require.NoError(t, err)
 			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: c.written, Capacity: c.tokens}))
 			pair := c.tile
-			pair.BN, pair.WN = pair.BN*2, pair.WN*2
+			pair.BN = pair.WN * 32
 			l, err = kernels.MatMulGLU{Matrices: c.m.Matrices, N: c.m.N, Activation: kernels.SiLU}.Launch(pair, c.tokens)
 			require.NoError(t, err)
 			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: c.written, Capacity: c.tokens}))
@@ -140,27 +143,31 @@ func TestMatMulPacked(t *testing.T) {
 
 func TestMatMulPackedRefusals(t *testing.T) {
 	ok := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 512, Packed: 4}, N: 4096}
-	tile := kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 4, Split: 2, Stages: 2, Ahead: 1}
+	tile := kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 4, Stages: 3, Ahead: 1, Each: 4}
 	_, err := ok.Launch(tile, 20)
 	require.NoError(t, err)
+	const counts = "matmul_packed 4096×512: tile: 3 stages of vectors, 1 blocks of codes ahead and 4 in all, want at least 3, 1 and 1"
 	for _, c := range []struct {
 		change func(m *kernels.MatMul, t *kernels.Tile)
 		err    string
 	}{
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Bits = 8 },
 			"matmul_packed 4096×512: tile: beside packed vectors weights must be codes of 4 bits in groups of 32, 64 or 128 with scales in bf16, and are rounded to bf16"},
-		{func(m *kernels.MatMul, _ *kernels.Tile) { m.K = 384 },
-			"matmul_packed 4096×384: tile: 2 groups of four simdgroups share 384 columns, want a multiple of 128 for each"},
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.K = 320 },
+			"matmul_packed 4096×320: tile: 320 columns, want a multiple of 128"},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Packed = 8 },
 			"matmul_packed 4096×512: tile: 32 vectors, 8 eights of which are packed, want as many: 4, 8 or 16 eights"},
+		{func(m *kernels.MatMul, t *kernels.Tile) { m.Packed, t.BM = 3, 24 },
+			"matmul_packed 4096×512: tile: 24 vectors, 3 eights of which are packed, want as many: 4, 8 or 16 eights"},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Packed = 0 },
 			"matmul_packed 4096×512: tile: 32 vectors, 0 eights of which are packed, want as many: 4, 8 or 16 eights"},
-		{func(m *kernels.MatMul, t *kernels.Tile) { m.Packed, t.BM = 2, 16 },
-			"matmul_packed 4096×512: tile: 16 vectors, 2 eights of which are packed, want as many: 4, 8 or 16 eights"},
 		{func(_ *kernels.MatMul, t *kernels.Tile) { t.WN = 2 },
-			"matmul_packed 4096×512: tile: 64 columns of results of 2×2 simdgroups, want 16 for each of a multiple of 4, at most 32 in all"},
-		{func(_ *kernels.MatMul, t *kernels.Tile) { t.Ahead = 0 },
-			"matmul_packed 4096×512: tile: 2 stages of vectors and 0 blocks of codes ahead, want at least 2 and 1"},
+			"matmul_packed 4096×512: tile: 64 rows of weights for 1×2 simdgroups, want a multiple of 16 for each of 4, 8, … 32"},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.BN = 96 },
+			"matmul_packed 4096×512: tile: 96 rows of weights for 1×4 simdgroups, want a multiple of 16 for each of 4, 8, … 32"},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.Stages = 2 }, strings.Replace(counts, "3 stages", "2 stages", 1)},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.Ahead = 0 }, strings.Replace(counts, "1 blocks", "0 blocks", 1)},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.Each = 0 }, strings.Replace(counts, "4 in", "0 in", 1)},
 	} {
 		m, tile := ok, tile
 		c.change(&m, &tile)
@@ -177,25 +184,28 @@ func TestMatMulPackedRefusals(t *testing.T) {
 		require.Equal(t, without, m.Packings(hopper, 256, rows), "%d rows, few of weights", rows)
 		require.Equal(t, without, m.Packings(kernels.Machine{Target: kernels.CUDA, Cores: 132,
 			TransferMemory: 225 << 10}, 4096, rows), "%d rows, without Groups", rows)
-		if rows <= 32 {
-			want = without
-		}
 		m.K = 8192
 		require.Equal(t, want, m.Packings(hopper, 4096, rows), "%d rows, many of weights", rows)
 	}
 }
 
-// TestMatMulPackedOrder: the first tile is the fastest of an H100's, or nearly so (docs/notes/measured-many.md).
+// TestMatMulPackedOrder: the first tile is the fastest of an H100's, or nearly so (docs/notes/measured-many.md), and all
+// multiprocessors have blocks of it.
 func TestMatMulPackedOrder(t *testing.T) {
 	machine := kernels.Machine{Target: kernels.CUDA, Cores: 132, Groups: true, TransferMemory: 225 << 10}
-	for _, c := range []struct{ rows, n, k, sets, split int }{
-		{128, 43008, 5376, 3, 1}, {128, 5376, 21504, 1, 3}, {128, 8192, 2048, 1, 2},
-		{64, 43008, 5376, 3, 1}, {64, 5376, 21504, 1, 3},
-		{32, 43008, 5376, 3, 1}, {32, 5376, 21504, 1, 3}, {32, 8192, 2048, 1, 2},
+	for _, c := range []struct{ rows, n, k, sets, ahead, each int }{
+		{128, 5376, 21504, 2, 2, 54}, {128, 8192, 2048, 2, 2, 8}, {128, 2048, 4096, 2, 2, 4},
+		{64, 5376, 21504, 4, 2, 27}, {64, 2048, 4096, 2, 2, 4},
+		{32, 5376, 21504, 4, 3, 27}, {32, 8192, 2048, 2, 2, 8},
 	} {
 		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: c.k, Packed: c.rows / 8}, N: c.n}
 		got := m.Tiles(machine, c.rows)[0]
-		require.Equal(t, []int{c.sets, c.split}, []int{got.BN / 64, got.Split}, "%v: %v", c, m.Tiles(machine, c.rows))
+		require.Equal(t, []int{c.sets, c.ahead, c.each}, []int{got.WN / 4, got.Ahead, got.Each}, "%v: %v", c, got)
+	}
+	for rows, sets := range map[int]int{128: 2, 64: 2, 32: 3} {
+		m := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine4, K: 5376, Packed: rows / 8}, N: 21504}
+		got := m.Tiles(machine, rows)[0]
+		require.Equal(t, []int{sets, 108 / sets}, []int{got.WN / 4, got.Each}, "%d rows: %v", rows, got)
 	}
 }
 

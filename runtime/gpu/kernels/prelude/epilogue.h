@@ -18,17 +18,26 @@
 #define MATMUL_ACTIVATION ACTIVATION_SILU
 #endif
 
-// Writes element (row, col) of y, of which v is the product.
-inline void matmul_write(device MATMUL_OUT* y, device const float* extra, int row, int col, float v) {
-  const long at = long(row) * MATMUL_N + col;
+// Element (row, col) of y, of which v is the product.
+inline float matmul_result(device const float* extra, int row, int col, float v) {
 #if MATMUL_EPILOGUE == 1
-  v += extra[at];
+  v += extra[long(row) * MATMUL_N + col];
 #elif MATMUL_EPILOGUE == 2
   v += extra[col];
 #elif MATMUL_EPILOGUE == 3
   v = MATMUL_CAP * port_tanh(v / MATMUL_CAP);
 #endif
-  y[MATMUL_LANES ? long(row) * MATMUL_N + lanes_place(col) : at] = MATMUL_OUT(v);
+  return v;
+}
+
+// Writes element (row, col) of y.
+inline void matmul_store(device MATMUL_OUT* y, int row, int col, float v) {
+  y[long(row) * MATMUL_N + (MATMUL_LANES ? lanes_place(col) : col)] = MATMUL_OUT(v);
+}
+
+// Writes element (row, col) of y, of which v is the product.
+inline void matmul_write(device MATMUL_OUT* y, device const float* extra, int row, int col, float v) {
+  matmul_store(y, row, col, matmul_result(extra, row, col, v));
 }
 
 // Writes element (row, col) of activation(x gate^T) * (x up^T).
