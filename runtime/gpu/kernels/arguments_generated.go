@@ -1088,7 +1088,7 @@ var matVecGLUSignature = Signature{Kernels: []string{"matvec_glu", "stream_glu"}
 	{Name: "step", Type: "int"},
 }}
 
-// MatVecManyArguments are the buffers of the kernels matvec_many, stream_many, in order.
+// MatVecManyArguments are the buffers of the kernels matvec_many, tiles_many, stream_many, in order.
 type MatVecManyArguments[T comparable] struct {
 	W0        WeightArguments[T]
 	Y0        T                  // float, written
@@ -1111,14 +1111,14 @@ type MatVecManyArguments[T comparable] struct {
 	Step      T                  // int
 }
 
-// Signature is what the text of the kernels matvec_many, stream_many declares.
+// Signature is what the text of the kernels matvec_many, tiles_many, stream_many declares.
 func (MatVecManyArguments[T]) Signature() *Signature { return &matVecManySignature }
 
 func (a MatVecManyArguments[T]) values() []T {
 	return []T{a.W0.Data, a.W0.Scales, a.W0.Biases, a.Y0, a.W1.Data, a.W1.Scales, a.W1.Biases, a.Y1, a.W2.Data, a.W2.Scales, a.W2.Biases, a.Y2, a.W3.Data, a.W3.Scales, a.W3.Biases, a.Y3, a.X, a.Norm, a.ConvW, a.Reset, a.State, a.ConvY, a.Next, a.Activated, a.Entries, a.Writes, a.Step}
 }
 
-var matVecManySignature = Signature{Kernels: []string{"matvec_many", "stream_many"}, Arguments: []Argument{
+var matVecManySignature = Signature{Kernels: []string{"matvec_many", "tiles_many", "stream_many"}, Arguments: []Argument{
 	{Name: "w0", Type: "uint"},
 	{Name: "scales0", Type: "WEIGHT_SCALE"},
 	{Name: "biases0", Type: "WEIGHT_SCALE"},
@@ -1716,6 +1716,7 @@ var signatures = map[string]*Signature{
 	"matvec_glu":            &matVecGLUSignature,
 	"stream_glu":            &matVecGLUSignature,
 	"matvec_many":           &matVecManySignature,
+	"tiles_many":            &matVecManySignature,
 	"stream_many":           &matVecManySignature,
 	"norm":                  &normSignature,
 	"reduce":                &reduceSignature,

@@ -207,7 +207,9 @@ type Activated struct {
 }
 
 // Tunings returns the variants worth measuring on a machine, the default first.
-func (v MatVecMany) Tunings(m Machine) []Tuning { return v.variants(m, 1, v.N, true) }
+func (v MatVecMany) Tunings(m Machine) []Tuning {
+	return append(v.byTiles(m), v.variants(m, 1, v.N, true)...)
+}
 
 // Launch is the dispatch. It takes MatVecManyArguments: X f32 [M, K], Norm [K], of weight i the results Yi f32 [M,
 // N[i]]; with a Conv its ConvW, Reset, State, ConvY f32 [Channels] and Next, the state after it, which may be State
@@ -217,6 +219,9 @@ func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 	if len(v.N) < 1 || len(v.N) > maxWeights || v.Sum != nil {
 		return Launch{}, fmt.Errorf("products with %d weights at once, want 1 to %d, and a vector that is no sum",
 			len(v.N), maxWeights)
+	}
+	if t.Tiles != 0 {
+		return v.launchTiles(t)
 	}
 	var more []Define
 	if v.Conv != nil {

@@ -44,6 +44,9 @@ func cases(small int) []testCase {
 		matvec("gemma down", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(21504), M: 1}, N: s(5376)}),
 	}
 	for _, m := range []int{2, 4, 8} {
+		out = append(out, many(fmt.Sprintf("qwen router and shared gate of %d", m),
+			kernels.MatVecMany{Vectors: kernels.Vectors{Format: eight, K: s(2048), M: m, Norm: kernels.NormF32},
+				N: []int{256, 1}}))
 		out = append(out, matvec(fmt.Sprintf("qwen qkv of %d", m),
 			kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: m}, N: s(8192)}))
 	}
