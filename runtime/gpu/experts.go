@@ -165,6 +165,9 @@ func bindExperts(b *binder) bool {
 func (m *mixture) few(b *binder, upBytes, downBytes int, up, down kernels.Arguments[operand]) bool {
 	e := m.kernel
 	first, second := e.Tunings(b.x.exe.machine)
+	if once := b.x.exe.target().OnceTunings(e, m.tokens); len(once) > 0 {
+		first = once
+	}
 	return offer(b, "experts up", first,
 		func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) }, upBytes, up) &&
 		offer(b, "experts down", second,

@@ -59,6 +59,25 @@ func TestExpertsInLanes(t *testing.T) {
 	require.Positive(t, compiled["norm"], "packed rows are made by prepare; kernels: %v", compiled)
 }
 
+// TestExpertsOnce: from five tokens on the weights of their experts are read once for all of them, on a device with
+// matrix units whose operands lanes make, and if rows may be rounded.
+func TestExpertsOnce(t *testing.T) {
+	t.Parallel()
+	emulated(t)
+	random := normals(15)
+	text := strings.NewReplacer("[1, 4]", "[1, 128]", "512", "256", "128]", "256]").Replace(residentMixture)
+	m := streamedModule(t, random, strings.ReplaceAll(text, "[1, 256]", "[1, 128]"), "gate 8,256 256", "up 8,256 256",
+		"down 8,256 256", "gate1 256 256", "up1 256 256", "down1 256 256")
+	for rows, once := range map[int]bool{2: false, 5: true, 8: true, 12: false} {
+		run := runPacked(t, m, emulator.Options{Cores: 8, Lanes: true, TransferMemory: 200 << 10})
+		compiled := run(random.tensor(t, 1, rows, 32))
+		require.Equal(t, once, compiled["experts_once"] > 0, "%d rows: kernels %v", rows, compiled)
+	}
+	run := runPacked(t, m, emulator.Options{Cores: 8})
+	compiled := run(random.tensor(t, 1, 7, 32))
+	require.Zero(t, compiled["experts_once"], "kernels: %v", compiled)
+}
+
 // streamedRows is a product of a norm, and one with a residual.
 const streamedRows = `module {
   symbol s0 [1, 32]

@@ -526,7 +526,7 @@ var embeddingSignature = Signature{Kernels: []string{"embedding"}, Arguments: []
 	{Name: "step", Type: "int"},
 }}
 
-// ExpertsChooseArguments are the buffers of the kernels experts_choose, stream_choose, in order.
+// ExpertsChooseArguments are the buffers of the kernels experts_choose, once_choose, stream_choose, in order.
 type ExpertsChooseArguments[T comparable] struct {
 	W0           WeightArguments[T]
 	W1           WeightArguments[T]
@@ -545,14 +545,14 @@ type ExpertsChooseArguments[T comparable] struct {
 	Step         T                  // int
 }
 
-// Signature is what the text of the kernels experts_choose, stream_choose declares.
+// Signature is what the text of the kernels experts_choose, once_choose, stream_choose declares.
 func (ExpertsChooseArguments[T]) Signature() *Signature { return &expertsChooseSignature }
 
 func (a ExpertsChooseArguments[T]) values() []T {
 	return []T{a.W0.Data, a.W0.Scales, a.W0.Biases, a.W1.Data, a.W1.Scales, a.W1.Biases, a.V0.Data, a.V0.Scales, a.V0.Biases, a.V1.Data, a.V1.Scales, a.V1.Biases, a.D.Data, a.D.Scales, a.D.Biases, a.E.Data, a.E.Scales, a.E.Biases, a.Logits, a.ExpertScales, a.Gates, a.X, a.Norm, a.Experts, a.Scores, a.Y, a.Step}
 }
 
-var expertsChooseSignature = Signature{Kernels: []string{"experts_choose", "stream_choose"}, Arguments: []Argument{
+var expertsChooseSignature = Signature{Kernels: []string{"experts_choose", "once_choose", "stream_choose"}, Arguments: []Argument{
 	{Name: "w0", Type: "uint"},
 	{Name: "scales0", Type: "WEIGHT_SCALE"},
 	{Name: "biases0", Type: "WEIGHT_SCALE"},
@@ -1687,6 +1687,7 @@ var signatures = map[string]*Signature{
 	"elementwise":           &elementwiseSignature,
 	"embedding":             &embeddingSignature,
 	"experts_choose":        &expertsChooseSignature,
+	"once_choose":           &expertsChooseSignature,
 	"stream_choose":         &expertsChooseSignature,
 	"experts_combine":       &expertsCombineSignature,
 	"experts_down":          &expertsDownSignature,

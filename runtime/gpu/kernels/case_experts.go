@@ -58,6 +58,14 @@ func (e Experts) pair(part, expert, size, rows int, shared, all func() *Weight) 
 	return all().rows(expert*size, rows)
 }
 
+// onceCase returns the case of a first product that reads the weights of each chosen expert once.
+func (e Experts) onceCase(s Sizes, capacity int, l Launch) *Case {
+	if !s.Whole {
+		s = Sizes{Whole: true, Tokens: min(capacity, caseTokens), Capacity: capacity, Chosen: true}
+	}
+	return e.upCase(l, e.Inner, s)
+}
+
 // upCase returns the case of a first product, whose experts are given or chosen by it. If not all experts have weights
 // in the case, the logits of those that do are the largest, so that only they are chosen.
 func (e Experts) upCase(l Launch, block int, s Sizes) *Case {
@@ -89,6 +97,10 @@ func (e Experts) upCase(l Launch, block int, s Sizes) *Case {
 		c.run(l, ExpertsUpArguments[*Buffer]{W0: gates, W1: ups, Experts: c.ints(given...), X: x,
 			Norm: norm, Y: y, Step: c.step()})
 	}
+	bound := Bounds{2e-6, 3 * sums(e.Hidden)}
+	if l.Kernel == "once_choose" { // which rounds x
+		bound = Bounds{6e-3, 2 * roundedAll}
+	}
 	c.reference = func() {
 		experts := given
 		if e.Router.Top > 0 {
@@ -99,7 +111,7 @@ func (e Experts) upCase(l Launch, block int, s Sizes) *Case {
 			c.wantInts(choose.Experts, experts)
 		}
 		product, h := MatVecGLU{Vectors: e.up(), N: rows, Activation: e.Activation},
-			c.wantRows(y, Bounds{2e-6, 3 * sums(e.Hidden)}, c.Tokens*parts, rows, e.Inner)
+			c.wantRows(y, bound, c.Tokens*parts, rows, e.Inner)
 		for i, at := range experts[:c.Tokens*parts] {
 			product.Reference(e.pair(i, int(at), e.Inner, rows, sharedGate, gate),
 				e.pair(i, int(at), e.Inner, rows, sharedUp, up),

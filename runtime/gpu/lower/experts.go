@@ -264,6 +264,18 @@ func (t *Target) fewExperts(k kernels.Experts, tokens int) bool {
 	})
 }
 
+// OnceTunings returns the variants of the first product of a mixture that read the weights of a chosen expert once for
+// all tokens, where they are worthwhile and may be used: they round vectors to bfloat16.
+func (t *Target) OnceTunings(k kernels.Experts, tokens int) []kernels.Tuning {
+	up := k.OnceTunings(t.Machine, tokens)
+	if !t.rounds() || !ask(t, "reads once", k, tokens, func() bool {
+		return usable(t, up, func(w kernels.Tuning) (kernels.Launch, error) { return k.LaunchUp(w, tokens) })
+	}) {
+		return nil
+	}
+	return up
+}
+
 // ExpertTiles returns the variants of the products of sorted_experts: the first that may be used, then the others that
 // work with the same order of tokens. It returns none where there is no kernel.
 func (t *Target) ExpertTiles(k kernels.ManyExperts, tokens int) []kernels.Tile {

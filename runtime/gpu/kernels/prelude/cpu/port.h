@@ -326,6 +326,7 @@ template <class A, class B> void simdgroup_multiply_accumulate(simdgroup_float8x
 }
 
 // -- number formats ------------------------------------------------------------------------------------------
+inline uint port_and_or(uint v, uint mask, uint bits) { return (v & mask) | bits; }
 inline uint port_pack_bf16(float a, float b) { return uint(bfloat(a).bits) | (uint(bfloat(b).bits) << 16); }
 inline uint4 port_dequant8(uint w, float scale, float bias) {
   uint4 r;

@@ -404,6 +404,10 @@ __forceinline__ void simdgroup_store(const simdgroup_float8x8& m, float* p, ulon
   p[(l >> 2) * ld + (l & 3) * 2 + 1] = m.v[1];
 }
 
+// Returns v & mask | bits by one instruction, which the compiler does not find for two constants.
+__forceinline__ uint port_and_or(uint v, uint mask, uint bits) {
+  uint r; asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(v), "r"(mask), "r"(bits)); return r; }
+
 // Converts eight 4-bit codes to bf16(scale * q + bias), in pairs of columns i and i + 4. 0x4300 | q is 128 + q in bf16,
 // the subtraction is exact, and the multiply-add rounds once.
 __forceinline__ vec<uint, 4> port_dequant_pairs(uint w, bfloat scale, bfloat bias) {

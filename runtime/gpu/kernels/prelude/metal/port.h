@@ -25,6 +25,7 @@ inline uint4 port_dequant8(uint w, float scale, float bias) {
   }
   return r;
 }
+inline uint port_and_or(uint v, uint mask, uint bits) { return (v & mask) | bits; }
 inline uint4 port_dequant_pairs(uint w, float scale, float bias) {
   uint4 r;
   UNROLL for (int i = 0; i < 4; i++) {
