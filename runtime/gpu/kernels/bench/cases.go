@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
@@ -85,10 +86,13 @@ func cases(small int) []testCase {
 			kernels.MatMulGLU{Matrices: kernels.Matrices{Format: four, K: s(5376), Half: true}, N: s(21504),
 				Activation: kernels.GELUTanh}, s(512)),
 		dequantize("dequantize gemma gate", kernels.Dequantize{Format: four, N: s(21504), K: s(5376)}))
-	for _, tokens := range []int{8, 32, 64, 128} {
+	for _, tokens := range []int{2, 4, 8} {
+		out = append(out, fewTokens(chosen, tokens)...)
+	}
+	for _, tokens := range []int{8, 64} {
 		out = append(out, sorted(moe, tokens)...)
 	}
-	for _, tokens := range []int{512, 2048, 4096} {
+	for _, tokens := range []int{32, 128, 512, 2048, 4096} {
 		out = append(out, manyExperts(moe, max(16, tokens/small))...)
 	}
 	return append(out, sequences(small)...)
@@ -243,6 +247,34 @@ func expertsDown(name string, e kernels.Experts) testCase {
 			_, down := e.Tunings(on)
 			return variantsOf(down, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, 1) })
 		},
+	}
+}
+
+// fewTokens are both products of the experts of some tokens, which choose at random among all. The bytes are those of
+// the experts that one of them chooses, each once. There should be several copies of the weights (-rotate), since a
+// dispatch reads those of few experts.
+func fewTokens(e kernels.Experts, tokens int) []testCase {
+	none := math.Pow(1-float64(e.Top)/float64(e.Count), float64(tokens)) // the part that no token chooses
+	read := int(math.Round(float64(e.Count)*(1-none))) + 1
+	add := func(product string, rows, k int, ways func(kernels.Machine) []kernels.Tuning,
+		launch func(kernels.Tuning, int) (kernels.Launch, error)) testCase {
+		return testCase{name: fmt.Sprintf("qwen experts %s of %d tokens", product, tokens),
+			sizes: kernels.Sizes{Tokens: tokens}, bytes: weights(e.Format, read*rows, k),
+			flops: 2 * float64(tokens*e.Parts()) * float64(rows*k),
+			variants: func(on kernels.Machine) ([]variant, error) {
+				return variantsOf(ways(on), func(t kernels.Tuning) (kernels.Launch, error) { return launch(t, tokens) })
+			}}
+	}
+	const most = 6 // of the variants that are not for several tokens
+	return []testCase{
+		add("up", 2*e.Inner, e.Hidden, func(on kernels.Machine) []kernels.Tuning {
+			up, _ := e.Tunings(on)
+			return slices.Concat(e.OnceTunings(on, tokens), up[:min(len(up), most)])
+		}, e.LaunchUp),
+		add("down", e.Hidden, e.Inner, func(on kernels.Machine) []kernels.Tuning {
+			_, down := e.Tunings(on)
+			return down[:min(len(down), most)]
+		}, e.LaunchDown),
 	}
 }
 
