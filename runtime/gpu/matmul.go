@@ -70,8 +70,16 @@ func bindMatmul(b *binder) bool {
 		return offer(b, "matmul", tiles, of, w.bytes(), kernels.MatMulPackedArguments[operand]{W: w.arguments(), X: x,
 			Extra: extra, Sums: sums, Arrivals: arrivals, Y: bytesOf(out), Step: step})
 	}
-	return offer(b, "matmul", tiles, of, w.bytes(), kernels.MatMulArguments[operand]{W: w.arguments(), X: x,
-		Extra: extra, Y: bytesOf(out), Step: step})
+	args := kernels.MatMulArguments[operand]{W: w.arguments(), X: x, Extra: extra, Y: bytesOf(out), Step: step}
+	partial, arrivals := 0, 0
+	for _, t := range tiles {
+		some, count := k.Shared(t, rows)
+		partial, arrivals = max(partial, some), max(arrivals, count)
+	}
+	if partial > 0 {
+		args.Partial, args.Arrivals = whole(b.scratch(4*partial)), whole(b.arrivals(arrivals))
+	}
+	return offer(b, "matmul", tiles, of, w.bytes(), args)
 }
 
 // packedSums are the buffers in which threadgroups of products of packed rows leave sums for each other, of so many

@@ -892,18 +892,20 @@ var logprobsPartSignature = Signature{Kernels: []string{"logprobs_part"}, Argume
 
 // MatMulArguments are the buffers of the kernels matmul, matmul_direct, matmul_stream, in order.
 type MatMulArguments[T comparable] struct {
-	W     WeightArguments[T]
-	X     T // MATMUL_T
-	Extra T // float, optional: X stands for it
-	Y     T // MATMUL_OUT, written
-	Step  T // int
+	W        WeightArguments[T]
+	X        T // MATMUL_T
+	Extra    T // float, optional: X stands for it
+	Y        T // MATMUL_OUT, written
+	Step     T // int
+	Partial  T // float, written, optional: Y stands for it
+	Arrivals T // uint, written, optional: Y stands for it
 }
 
 // Signature is what the text of the kernels matmul, matmul_direct, matmul_stream declares.
 func (MatMulArguments[T]) Signature() *Signature { return &matMulSignature }
 
 func (a MatMulArguments[T]) values() []T {
-	return []T{a.W.Data, a.W.Scales, a.W.Biases, a.X, a.Extra, a.Y, a.Step}
+	return []T{a.W.Data, a.W.Scales, a.W.Biases, a.X, a.Extra, a.Y, a.Step, a.Partial, a.Arrivals}
 }
 
 var matMulSignature = Signature{Kernels: []string{"matmul", "matmul_direct", "matmul_stream"}, Arguments: []Argument{
@@ -914,6 +916,8 @@ var matMulSignature = Signature{Kernels: []string{"matmul", "matmul_direct", "ma
 	{Name: "extra", Type: "float", Optional: true, Instead: 3},
 	{Name: "y", Type: "MATMUL_OUT", Written: true},
 	{Name: "step", Type: "int"},
+	{Name: "partial", Type: "float", Written: true, Optional: true, Instead: 5},
+	{Name: "arrivals", Type: "uint", Written: true, Optional: true, Instead: 5},
 }}
 
 // MatMulGLUArguments are the buffers of the kernels matmul_glu, matmul_direct_glu, matmul_stream_glu, in order.

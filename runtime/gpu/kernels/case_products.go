@@ -274,7 +274,7 @@ func (m MatMul) newCase(l Launch, tile Tile, s Sizes) *Case {
 	c, at, x, bound := m.Matrices.newCase(&l, tile, s)
 	few := m
 	n, computed := m.few(c, &l, tile, 1, m.N)
-	few.N = n
+	few.N, few.unrounded = n, tile.streamed()
 	w, weight := c.weight(m.Format, few.N, m.K, computed)
 	extra := c.extra(m.Epilogue, at, c.Tokens, few.N, m.N)
 	y, bound := m.result(c, c.Tokens*m.N, 1, bound)
@@ -283,7 +283,12 @@ func (m MatMul) newCase(l Launch, tile Tile, s Sizes) *Case {
 		c.run(l, MatMulPackedArguments[*Buffer]{W: weight, X: x, Extra: extra, Sums: sums, Arrivals: arrivals, Y: y,
 			Step: c.step()})
 	} else {
-		c.run(l, MatMulArguments[*Buffer]{W: weight, X: x, Extra: extra, Y: y, Step: c.step()})
+		a := MatMulArguments[*Buffer]{W: weight, X: x, Extra: extra, Y: y, Step: c.step()}
+		if partial, arrivals := m.Shared(tile, c.Capacity); partial > 0 {
+			a.Partial, a.Arrivals = c.out(F32, partial), c.add(U32, arrivals, Zeros)
+			a.Partial.Scratch, a.Arrivals.Scratch = true, true
+		}
+		c.run(l, a)
 	}
 	c.reference = func() {
 		few.Reference(w(), x.Values(), extra.Values(), c.wantAmong(y, bound, at, c.Tokens, few.N, m.N))
@@ -295,7 +300,7 @@ func (m MatMulGLU) newCase(l Launch, tile Tile, s Sizes) *Case {
 	c, at, x, bound := m.Matrices.newCase(&l, tile, s)
 	few := m
 	n, computed := m.few(c, &l, tile, 2, m.N)
-	few.N = n
+	few.N, few.unrounded = n, tile.streamed()
 	gate, gates := c.weight(m.Format, few.N, m.K, computed)
 	up, ups := c.weight(m.Format, few.N, m.K, computed)
 	y, bound := m.result(c, c.Tokens*m.N, 2, bound)

@@ -2,12 +2,12 @@
 #ifdef ENTRY_matmul
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void matmul_entry(void* const* a) {
-  matmul((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const MATMUL_T*)a[3], (device const float*)a[4], (device MATMUL_OUT*)a[5], (device const int*)a[6], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+  matmul((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const MATMUL_T*)a[3], (device const float*)a[4], (device MATMUL_OUT*)a[5], (device const int*)a[6], (device float*)a[7], (device uint*)a[8], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(matmul, MATMUL_THREADS, 7)
+PORT_ENTRY(matmul, MATMUL_THREADS, 9)
 #else
-extern "C" __global__ void __launch_bounds__(MATMUL_THREADS) matmul_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const MATMUL_T* x, device const float* extra, device MATMUL_OUT* y, device const int* step) {
-  matmul(w, scales, biases, x, extra, y, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+extern "C" __global__ void __launch_bounds__(MATMUL_THREADS) matmul_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const MATMUL_T* x, device const float* extra, device MATMUL_OUT* y, device const int* step, device float* partial, device uint* arrivals) {
+  matmul(w, scales, biases, x, extra, y, step, partial, arrivals, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
 #endif
 #endif

@@ -56,6 +56,8 @@ type Matrices struct {
 	// Packed is how Prepare leaves vectors: 0 as rows, for tiles that stand in threadgroup memory; InLanes as rows in the
 	// order of lanes, for tiles of BK 0; 4, 8 or 16 with so many eights of vectors packed together.
 	Packed int
+	// unrounded says that Reference does not round weights to bf16, as streamed tiles do not.
+	unrounded bool
 }
 
 // MatMul is y = x·Wᵀ with x [T, K] and W [N, K].
@@ -123,8 +125,9 @@ func tilesOf(list [][5]int) []Tile {
 }
 
 // Launch is the dispatch for up to tokens vectors. It takes MatMulArguments: X [T, K] in bf16, or f32 where Exact, as
-// Prepare makes it, Extra f32 [T, N] or [N], Y [T, N] in f32, or bf16 with Half. For packed vectors it takes
-// MatMulPackedArguments, which has besides Sums and Arrivals, zeros before and after, as large as PackedSums says.
+// Prepare makes it, Extra f32 [T, N] or [N], Y [T, N] in f32, or bf16 with Half, and where threadgroups share columns
+// Partial, which nobody else reads, and Arrivals, zeros before and after, as large as Shared says. For packed vectors it
+// takes MatMulPackedArguments, which has besides Sums and Arrivals, zeros before and after, as large as PackedSums says.
 func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
 	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }
@@ -265,7 +268,7 @@ func (m Matrices) products(w *Weight, x []float32, f func(t, n int, sum float64)
 	row := make([]float64, m.K)
 	for n := range w.N {
 		for k := range row {
-			if row[k] = w.At(n, k); !m.Exact {
+			if row[k] = w.At(n, k); !m.Exact && !m.unrounded {
 				row[k] = float64(roundBF16(float32(row[k])))
 			}
 		}

@@ -22,6 +22,8 @@ kernel void matmul(device const uint* w [[buffer(0)]],
                    device const float* extra [[buffer(4)]],  // absent: x
                    device MATMUL_OUT* y [[buffer(5)]],
                    device const int* step [[buffer(6)]],
+                   device float* partial [[buffer(7)]],    // absent: y
+                   device uint* arrivals [[buffer(8)]],  // absent: y
                    uint3 group [[threadgroup_position_in_grid]],
                    uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(MATMUL_T, xs, MATMUL_XS);

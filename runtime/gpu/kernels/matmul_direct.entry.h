@@ -2,12 +2,12 @@
 #ifdef ENTRY_matmul_direct
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void matmul_direct_entry(void* const* a) {
-  matmul_direct((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const bfloat*)a[3], (device const float*)a[4], (device MATMUL_OUT*)a[5], (device const int*)a[6], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+  matmul_direct((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const bfloat*)a[3], (device const float*)a[4], (device MATMUL_OUT*)a[5], (device const int*)a[6], (device float*)a[7], (device uint*)a[8], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(matmul_direct, DIRECT_BOUND, 7)
+PORT_ENTRY(matmul_direct, DIRECT_BOUND, 9)
 #else
-extern "C" __global__ void __launch_bounds__(DIRECT_BOUND) matmul_direct_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const bfloat* x, device const float* extra, device MATMUL_OUT* y, device const int* step) {
-  matmul_direct(w, scales, biases, x, extra, y, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+extern "C" __global__ void __launch_bounds__(DIRECT_BOUND) matmul_direct_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const bfloat* x, device const float* extra, device MATMUL_OUT* y, device const int* step, device float* partial, device uint* arrivals) {
+  matmul_direct(w, scales, biases, x, extra, y, step, partial, arrivals, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
 #endif
 #endif

@@ -80,6 +80,8 @@ kernel void matmul_direct(device const uint* w [[buffer(0)]],
                           device const float* extra [[buffer(4)]],
                           device MATMUL_OUT* y [[buffer(5)]],
                           device const int* step [[buffer(6)]],
+                          device float* partial [[buffer(7)]],
+                          device uint* arrivals [[buffer(8)]],
                           uint3 group [[threadgroup_position_in_grid]],
                           uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, parts, DIRECT_SUMS);

@@ -4,18 +4,20 @@ import "fmt"
 
 // Streamed tiles are for NVIDIA, for large weights and up to 8 vectors in the order of lanes: weights are copied to
 // threadgroup memory through a ring of stages (Tile.Stream), as those of a product of one vector, and multiplied with
-// all vectors there. Tile.BM is the number of vectors, Tile.Ahead the number of stages whose copies start before the
-// kernels that make the vectors are done.
+// all vectors, which simdgroups have in registers. Tile.BM is the number of vectors, Tile.Ahead the number of stages
+// whose copies start before the kernels that make the vectors are done. Where Tile.Split is above 1, so many
+// threadgroups share the columns of a row, and the last one adds up.
 
 const (
-	// mostStreamed is the largest number of vectors of a streamed tile. Twice as many gain nothing on an H200.
+	// mostStreamed is the largest number of vectors of a streamed tile.
 	mostStreamed = 8
-	// mostHeld is the size in bytes of a tile's vectors up to which a ring has room beside them. To copy the columns of
-	// larger vectors with every stage is slower than direct tiles are.
-	mostHeld = 140 << 10
-	// wholeStage is the size in bytes of a stage's codes up to which it has whole rows, which are copied at once;
-	// partStage is that of a stage of parts of rows, which are copied one by one.
-	wholeStage, partStage = 72 << 10, 48 << 10
+	// mostColumns is the number of columns of a threadgroup up to which their vectors have room in registers.
+	mostColumns = 7168
+	// mostMemory is the threadgroup memory, in bytes, up to which vectors stand behind the ring, not in it.
+	mostMemory = 224 << 10
+	// ringBytes is the size of a ring, in bytes, that is fastest on an H100 where a threadgroup has more than manyStrips
+	// strips: with more copies under way the memory is slower. With fewer strips twice the size is faster.
+	ringBytes, manyStrips = 96 << 10, 6
 )
 
 // streamed reports whether weights are copied through a ring of stages.
@@ -30,54 +32,61 @@ func (m Matrices) ring(t Tile, planes, n int) streamed {
 // each, the default first. They are for weights as large as those that a product of one vector streams: beside their
 // rings there is no room for the next kernel, which costs more than smaller weights gain.
 func (m Matrices) streamTiles(machine Machine, planes, n, rows int) (out []Tile) {
-	s, t := m.ring(Tile{}, planes, n), Tile{BM: 2, Ahead: 1}
-	for t.BM < rows {
-		t.BM *= 2
-	}
-	if rows > mostStreamed || t.BM*m.K*2 > mostHeld || n < s.unit() || !s.worth(machine, machine.TransferLeast) {
+	s := m.ring(Tile{}, planes, n)
+	if rows > mostStreamed || n < s.unit() || !s.worth(machine, machine.TransferLeast) {
 		return nil
 	}
-	for _, simdgroups := range []int{8, 7, 14, 16, 6, 12, 4} {
-		t.Stream = Stream{Groups: min(machine.Cores, n/s.unit()), Simdgroups: simdgroups, Strip: 16,
-			Columns: m.streamColumns(simdgroups)}
-		if len(out) < 2 && m.fillRing(&t, planes, n, machine.TransferMemory) {
-			out = append(out, t)
+	split := 1
+	for split < 8 && (m.K%(split*packedColumns) != 0 || m.K/split > mostColumns) {
+		split++
+	}
+	s.Strip, s.Columns = 16, m.K/split
+	few := min(8, max(2, ringBytes/m.streamStage(s)))
+	many := min(8, 2*few)
+	rings := [][2]int{{few, 1}, {many, 1}, {many, 2}} // stages, and those of them that are copied early
+	if n*planes*split <= manyStrips*s.Strip*machine.Cores {
+		rings = [][2]int{{many, 1}, {many, 2}, {few, 1}}
+	}
+	for _, simdgroups := range []int{7, 8, 6, 5, 4} {
+		for _, ring := range rings {
+			t := Tile{BM: mostStreamed, Ahead: ring[1], Split: split, Stream: Stream{Simdgroups: simdgroups, Strip: s.Strip,
+				Groups: min(machine.Cores/split, n/s.unit()), Columns: s.Columns, Stages: ring[0]}}
+			all, _ := m.streamMemory(t, planes, n)
+			if m.checkStreamed(t, planes, n) == nil && all <= machine.TransferMemory {
+				out = append(out, t)
+			}
+		}
+		if len(out) > 0 {
+			break
 		}
 	}
 	return out
 }
 
-// streamColumns returns the number of columns of a stage, which the simdgroups divide evenly: all, or the largest
-// number that is not too large for a stage; 0 where there is none.
-func (m Matrices) streamColumns(simdgroups int) (columns int) {
-	each, bytes := packedColumns*simdgroups, func(columns int) int { return 16 * columns * m.Bits / 8 }
-	if m.K%each == 0 && bytes(m.K) <= wholeStage {
-		return m.K
+// Shared returns the sizes in elements of Partial, f32, and of Arrivals for up to tokens vectors: 0 unless threadgroups
+// share columns.
+func (m MatMul) Shared(t Tile, tokens int) (partial, arrivals int) {
+	if !t.streamed() || t.split() == 1 {
+		return 0, 0
 	}
-	for n := each; n < m.K && bytes(n) <= partStage; n += each {
-		if m.K%n == 0 && n%(2*packedColumns) == 0 {
-			columns = n
-		}
-	}
-	return columns
+	blocks := ceil(tokens, t.BM)
+	return blocks * t.split() * t.BM * m.N, blocks * t.Stream.Groups
 }
 
-// fillRing gives a tile as many stages, up to 8, as at most most bytes of memory hold. It returns false where fewer
-// than two do, or there is no such tile.
-func (m Matrices) fillRing(t *Tile, planes, n, most int) bool {
-	for t.Stream.Stages = 8; t.Stream.Stages > t.Ahead; t.Stream.Stages-- {
-		if m.checkStreamed(*t, planes, n) == nil && m.streamMemory(*t, planes, n) <= most {
-			return true
-		}
-	}
-	return false
+// streamStage is ROWS_STAGE of matmul_stream.metal, in bytes.
+func (m Matrices) streamStage(s streamed) int {
+	between := 4 * s.planes * 8 * m.Bits // pieces of rows
+	return s.Strip*(s.Columns*m.Bits/8+s.affine()) + between
 }
 
-// streamMemory is ROWS_MEMORY of matmul_stream.metal, in bytes.
-func (m Matrices) streamMemory(t Tile, planes, n int) int {
+// streamMemory is ROWS_MEMORY and ROWS_X of matmul_stream.metal, in bytes. Vectors are behind the ring, or as far back as
+// there is memory for.
+func (m Matrices) streamMemory(t Tile, planes, n int) (all, x int) {
 	s := m.ring(t, planes, n)
-	sums := 2 * s.Simdgroups * mostStreamed * (s.Strip + 4) * 4
-	return s.Stages*s.stage() + ceil(s.shelves(), 128)*128 + t.BM*(m.K*2+64) + sums
+	stage, vectors, sums := m.streamStage(s), t.BM*(2*s.Columns+32), 2*s.Simdgroups*mostStreamed*(s.Strip+4)*4
+	ring := ceil(s.Stages*stage, 128) * 128
+	x = min(ring, max(ceil(t.Ahead*stage, 128), (mostMemory-sums-vectors)/128)*128)
+	return ceil(max(ring, x+vectors), 128)*128 + sums, x
 }
 
 // checkStreamed returns an error where a product of planes weights of n rows each cannot be divided into a streamed
@@ -89,6 +98,11 @@ func (m Matrices) checkStreamed(t Tile, planes, n int) error {
 			"vectors in the order of lanes (Packed)")
 	case t.BM < 1 || t.BM > mostStreamed:
 		return fmt.Errorf("tile: %d vectors beside streamed weights, want 1 to %d", t.BM, mostStreamed)
+	case t.Stream.Columns*t.split() != m.K || t.Stream.Columns > 8*packedColumns*t.Stream.Simdgroups:
+		return fmt.Errorf("tile: %d threadgroups with %d of %d columns for %d simdgroups, want all, and %d for each at most",
+			t.split(), t.Stream.Columns, m.K, t.Stream.Simdgroups, 8*packedColumns)
+	case t.split() > 1 && planes > 1:
+		return fmt.Errorf("tile: %d threadgroups share columns of a pair, want one weight", t.split())
 	case t.Stream.Resident || t.Ahead < 1 || t.Ahead >= t.Stream.Stages:
 		return fmt.Errorf("tile: %d of %d stages are copied early, want fewer than all of a ring, and 1 at least",
 			t.Ahead, t.Stream.Stages)
@@ -98,16 +112,20 @@ func (m Matrices) checkStreamed(t Tile, planes, n int) error {
 
 // launchStreamed is the dispatch of a streamed tile, without what a product adds to it.
 func (m Matrices) launchStreamed(t Tile, planes, n, tokens int) (l Launch) {
-	s, memory := m.ring(t, planes, n), m.streamMemory(t, planes, n)
+	s := m.ring(t, planes, n)
+	memory, x := m.streamMemory(t, planes, n)
 	room := 1
-	if memory <= halfMemory && s.Simdgroups < 12 {
+	if memory <= halfMemory && s.Simdgroups < 12 && s.Columns <= 2*packedColumns*s.Simdgroups {
 		room = 2
 	}
 	l.Defines = append(m.defines(), define("MATVEC_K", m.K, "MATVEC_N0", n, "MATMUL_K", m.K, "MATMUL_BM", t.BM,
-		"MATMUL_WN", 1, "DIRECT_BLOCKS", 1, "STREAM_GRID", s.Groups, "STREAM_UNIT", s.unit(), "STREAM_ROOM", room,
+		"STREAM_GRID", s.Groups, "STREAM_UNIT", s.unit(), "STREAM_ROOM", room,
 		"STREAM_SIMDS", s.Simdgroups, "STREAM_STRIP", s.Strip, "STREAM_COLUMNS", s.Columns, "STREAM_STAGES", s.Stages,
-		"STREAM_AHEAD", t.Ahead, "STREAM_APART", s.Apart, "STREAM_PLANES", planes, "STREAM_BYTES", memory)...)
-	l.Groups, l.Threads, l.Memory = [3]int{s.Groups, ceil(tokens, t.BM), 1}, [3]int{t.threads(), 1, 1}, memory
-	l.covers = s.covered
+		"STREAM_AHEAD", t.Ahead, "STREAM_PLANES", planes, "STREAM_BYTES", memory, "ROWS_X", x)...)
+	if t.split() > 1 {
+		l.Defines = append(l.Defines, define("ROWS_SHARES", t.split())...)
+	}
+	l.Groups, l.Threads = [3]int{s.Groups * t.split(), ceil(tokens, t.BM), 1}, [3]int{t.threads(), 1, 1}
+	l.Memory, l.covers = memory, func(groups int) int { return s.covered(groups / t.split()) }
 	return l
 }

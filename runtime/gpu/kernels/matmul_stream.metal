@@ -2,27 +2,58 @@
 #include "weights.h"
 #include "product.h"
 #include "stream.h"
-#include "ring.h"
 #include "lanes.h"
-#include "direct.h"
 #include "epilogue.h"
 // The products of matmul_direct.metal for up to 8 rows of x, with the same buffers and results that differ by roundings. Weights
-// are copied to threadgroup memory through the ring of ring.h, so that they arrive at the speed of the memory, as those of a
-// product of one vector do. All rows of x are in threadgroup memory, too.
+// are copied to threadgroup memory through a ring of stages, as those of a product of one vector are (ring.h), so that they arrive
+// at the speed of the memory.
 //
-// A threadgroup has STREAM_SIMDS simdgroups that multiply and one that copies. A simdgroup multiplies its columns of a stage with
-// all rows of x. The one that copies adds up the sums of the simdgroups while these multiply the next strip; behind the last strip
-// all others do.
+// A threadgroup has STREAM_SIMDS simdgroups that multiply and one that copies. A simdgroup multiplies the same columns of all strips
+// of weights, so that the numbers of x in these columns stay in its registers. They are copied to threadgroup memory first. The
+// simdgroup that copies adds up the sums of the others while these multiply the next strip; after the last strip all others do.
 //
-// The grid is (STREAM_GRID, blocks of rows of x).
+// Codes are multiplied as they are. Code + ROWS_ADDED is a number in bf16, so that of a group of columns with scale s and bias b
+//   sum (s code + b) x = s sum (code + ROWS_ADDED) x + (b - ROWS_ADDED s) sum x
+// The first sum is exact but for the order of fp32 additions. The last term of all groups is a product of its own: scales and biases
+// times the sums of x, which are split into ROWS_TERMS numbers in bf16. No weight is rounded.
+//
+// A step of a tensor core has columns of one group only. A lane has a quarter of them: 16 columns in a row.
+//
+// Where rows of weights are long, ROWS_SHARES threadgroups share the columns of a strip, so that x has room in registers. The last of
+// them that is done adds up the parts of all, in their order.
+//
+// The grid is (STREAM_GRID * ROWS_SHARES, blocks of rows of x).
+#ifndef MATMUL_K
+#define MATMUL_K 256                                     // columns
+#define MATMUL_BM 8                                      // rows of x of a block, at most 8
+#endif
+#ifndef ROWS_SHARES
+#define ROWS_SHARES 1                                    // of STREAM_COLUMNS columns each
+#endif
 #define ROWS_TILES (STREAM_STRIP / 16)
-#define ROWS_PITCH (MATMUL_K * 2 + 64)                                             // bytes from one row of x to the next, so that banks differ
-#define ROWS_X (STREAM_SCALES + (STREAM_SHELVES * STREAM_SHELF + 127) / 128 * 128)  // where rows of x begin, behind what ring.h has
-#define ROWS_SUMS (ROWS_X + MATMUL_BM * ROWS_PITCH)                                // float [2][SIMDS][8][SUMS_PITCH]: of two strips in turns
-#define ROWS_SUMS_PITCH (STREAM_STRIP + 4)                                         // so that banks differ
+#define ROWS_ADDED (WEIGHT_BITS == 4 ? 128 : 0)
+#define ROWS_SHIFT (WEIGHT_BIASES ? ROWS_ADDED : ROWS_ADDED + (1 << (WEIGHT_BITS - 1)))  // -b / s + ROWS_ADDED where no biases are stored
+#define ROWS_TERMS 3
+#define ROWS_OWN (STREAM_OWN * 2)                        // groups of a simdgroup, at most the 16 of a step of a tensor core
+#define ROWS_AFFINE (MATVEC_K / WEIGHT_GROUP * 2)        // bytes of a row's scales
+#define ROWS_PIECE (STREAM_STRIP / STREAM_PLANES / 4)    // rows of a weight that are copied together: a quarter of a stage's
+// Bytes from a piece to the next one. Lanes that read at the same time have rows of different pieces, and these have different banks.
+#define ROWS_PITCH (ROWS_PIECE * STREAM_ROW + (WEIGHT_BITS == 4 ? 32 : 64))
+#define ROWS_SCALES (4 * STREAM_PLANES * ROWS_PITCH)     // where the scales of a stage begin, [rows][groups], and behind them its biases
+#define ROWS_BIASES (ROWS_SCALES + STREAM_STRIP * ROWS_AFFINE)
+#define ROWS_STAGE (ROWS_SCALES + STREAM_STRIP * (1 + WEIGHT_BIASES) * ROWS_AFFINE)
+#define ROWS_X_PITCH (STREAM_COLUMNS * 2 + 32)           // bytes from one row of x to the next, so that banks differ
+#define ROWS_RING (STREAM_STAGES * ROWS_STAGE)
+#ifndef ROWS_X                                           // where x is at first: behind the ring, or in its last stages
+#define ROWS_X ((ROWS_RING + 127) / 128 * 128)
+#endif
+#define ROWS_FREE (ROWS_X / ROWS_STAGE < STREAM_STAGES ? ROWS_X / ROWS_STAGE : STREAM_STAGES)  // stages before x
+#define ROWS_BEHIND (ROWS_X + MATMUL_BM * ROWS_X_PITCH)
+#define ROWS_SUMS (((ROWS_RING > ROWS_BEHIND ? ROWS_RING : ROWS_BEHIND) + 127) / 128 * 128)  // float [2][SIMDS][8][SUMS_PITCH]: of two strips in turns
+#define ROWS_SUMS_PITCH (STREAM_STRIP + 4)               // so that banks differ
 #define ROWS_KEPT (STREAM_SIMDS * 8 * ROWS_SUMS_PITCH)
 #define ROWS_MEMORY (ROWS_SUMS + 2 * ROWS_KEPT * 4)
-#define ROWS_RESULTS (ROWS_TILES * 4)  // of a lane
+#define ROWS_RESULTS (ROWS_TILES * 4)                    // of a lane
 #define ROWS_THREADS (STREAM_THREADS + 32)
 
 // One weight.
@@ -32,6 +63,8 @@ struct rows_one {
   device const WEIGHT_SCALE* biases;
   device const float* extra;
   device MATMUL_OUT* y;
+  device float* partial;
+  device uint* arrivals;
   void place(int at, int plane, thread stream_place& p) thread { stream_row(w, scales, biases, at, p); }
   void end(int row, int col, thread const float* out) thread { matmul_write(y, extra, row, col, out[0]); }
 };
@@ -42,52 +75,142 @@ struct rows_pair {
   device const WEIGHT_SCALE* scales[2];
   device const WEIGHT_SCALE* biases[2];
   device MATMUL_OUT* y;
+  device float* partial;  // none, nor arrivals
+  device uint* arrivals;
   void place(int at, int plane, thread stream_place& p) thread {
     stream_row(plane ? w[1] : w[0], plane ? scales[1] : scales[0], plane ? biases[1] : biases[0], at, p);
   }
   void end(int row, int col, thread const float* out) thread { matmul_write_glu(y, row, col, out[0], out[1]); }
 };
 
-// Starts the copies of the first count rows of x.
+// What a lane has of the rows of x: the numbers of its columns, in the order in which it multiplies them, and sums of x by group, in
+// terms, times 1 and times -ROWS_SHIFT.
+struct rows_of_x {
+  uint4 numbers[STREAM_OWN][4];
+  uint totals[ROWS_TERMS * 2];
+  uint shifted[ROWS_TERMS * 2];
+};
+
+// Splits two numbers into words of two numbers in bf16, of which the first has the leading bits.
+inline void rows_split(float a, float b, thread uint* out) {
+  UNROLL for (int term = 0; term < ROWS_TERMS; term++) {
+    const uint word = port_pack_bf16(a, b);
+    out[term * 2] = word;
+    a -= port_bf16_low(word);
+    b -= port_bf16_high(word);
+  }
+}
+
+// Starts the copies of the columns of the first count rows of x, with one simdgroup.
 inline void rows_copy(device const bfloat* x, int count, int lane, threadgroup uchar* to, threadgroup port_transfer* arrived) {
-  if (lane == 0) port_transfer_expect(arrived, uint(count * MATMUL_K * 2));
+  if (lane == 0) port_transfer_expect(arrived, uint(count * STREAM_COLUMNS * 2));
   simdgroup_barrier(mem_flags::mem_none);
-  if (lane < count) port_transfer_shared(to + lane * ROWS_PITCH, (device const uchar*)(x + long(lane) * MATMUL_K), MATMUL_K * 2, arrived);
+  if (lane < count) port_transfer_shared(to + lane * ROWS_X_PITCH, (device const uchar*)(x + long(lane) * MATMUL_K), STREAM_COLUMNS * 2, arrived);
   simdgroup_barrier(mem_flags::mem_none);
 }
 
-// A lane's codes of 32 columns of a row, as direct.h has them.
-inline void rows_codes(threadgroup const uchar* from, thread uint4* out) {
-  UNROLL for (int i = 0; i < DIRECT_QUADS; i++) out[i] = ((threadgroup const uint4*)from)[i];
-}
-
-// Adds to sums [2][TILES][4], of which either half is a part of the sums, the products of a simdgroup's columns of a stage with
-// count rows of x, whose columns of the stage begin at x.
-template <int PLANES>
-inline void rows_multiply(threadgroup const uchar* stage, threadgroup const uchar* shelf, threadgroup const uchar* x, int count, int segment, int simd, int lane, thread float* sums) {
+// Reads the rows of x, and adds them up by group: with ones in one row of the other factor the sums of a group are a row of a product.
+// A lane is to have those of groups 2j, 2j + 1, 2j + 8 and 2j + 9 of row lane / 4, with j = lane % 4; scratch is 128 floats.
+inline void rows_read(threadgroup const uchar* x, int count, int simd, int lane, threadgroup float* scratch, thread rows_of_x& rows) {
+  threadgroup const uchar* from = x + min(lane / 4, count - 1) * ROWS_X_PITCH + simd * STREAM_OWN * 256 + lane % 4 / 2 * 16;
   UNROLL for (int own = 0; own < STREAM_OWN; own++) {
-    const int chunk = simd * STREAM_OWN + own;
-    uint4 v[4];
-    threadgroup const uchar* from = x + min(lane / 4, count - 1) * ROWS_PITCH + chunk * 256 + lane % 4 * 16;
-    UNROLL for (int word = 0; word < 4; word++) v[word] = *(threadgroup const uint4*)(from + word * 64);
-    const int at = chunk * 128 + lane % 4 * 32;
-    threadgroup const WEIGHT_SCALE* scales = (threadgroup const WEIGHT_SCALE*)shelf + lane / 4 * STREAM_GROUPS + (segment * STREAM_COLUMNS + at) / WEIGHT_GROUP;
-    UNROLL for (int tile = 0; tile < ROWS_TILES; tile++) {
-      uint4 codes[2][DIRECT_QUADS];
-      bfloat scale[2];
-      bfloat bias[2];
-      UNROLL for (int h = 0; h < 2; h++) {
-        const int eight = ring_eight<PLANES>(2 * tile + h);
-        rows_codes(stage + (lane / 4 + eight) * STREAM_PITCH + at * WEIGHT_BITS / 8, codes[h]);
-        scale[h] = scales[eight * STREAM_GROUPS];
-        bias[h] = WEIGHT_BIASES ? scales[(STREAM_STRIP + eight) * STREAM_GROUPS] : bfloat(float(scale[h]) * -float(1 << (WEIGHT_BITS - 1)));
-      }
-      UNROLL for (int word = 0; word < 4; word++) {
-        const uint4 a = direct_numbers(codes[0], word, scale[0], bias[0]);
-        const uint4 b = direct_numbers(codes[1], word, scale[1], bias[1]);
-        UNROLL for (int u = 0; u < 4; u += 2) {
-          port_mma_bf16(sums + u / 2 * ROWS_RESULTS + tile * 4, a[u], b[u], a[u + 1], b[u + 1], v[word][u], v[word][u + 1]);
+    // Of eight pieces of a group a lane has numbers 2j and 2j + 1; see lanes.h for where they stand.
+    UNROLL for (int i = 0; i < 4; i++) rows.numbers[own][i] = *(threadgroup const uint4*)(from + own * 256 + lane % 2 * 128 + i % 2 * 64 + i / 2 * 32);
+  }
+  float sums[4][4];
+  UNROLL for (int i = 0; i < 16; i++) sums[i / 4][i % 4] = 0.0f;
+  UNROLL for (int group = 0; group < ROWS_OWN; group++) {
+    const uint ones = lane / 4 == group % 8 ? 0x3f803f80u : 0u;
+    UNROLL for (int i = 0; i < 4; i++) {
+      const uint4 v = rows.numbers[group / 2][group % 2 * 2 + i / 2];
+      port_mma_bf16(sums[i], group < 8 ? ones : 0u, group < 8 ? 0u : ones, group < 8 ? ones : 0u, group < 8 ? 0u : ones, v[i % 2 * 2], v[i % 2 * 2 + 1]);
+    }
+  }
+  UNROLL for (int e = 0; e < 4; e++) {
+    scratch[(lane / 4 + e / 2 * 8) * 8 + lane % 4 * 2 + e % 2] = (sums[0][e] + sums[1][e]) + (sums[2][e] + sums[3][e]);
+  }
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  UNROLL for (int eight = 0; eight < 2; eight++) {
+    const int at = (lane % 4 * 2 + eight * 8) * 8 + lane / 4;
+    rows_split(scratch[at], scratch[at + 8], rows.totals + eight);
+    rows_split(scratch[at] * -float(ROWS_SHIFT), scratch[at + 8] * -float(ROWS_SHIFT), rows.shifted + eight);
+  }
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+}
+
+// Sets all numbers to zeros.
+inline void rows_nothing(thread rows_of_x& rows) {
+  UNROLL for (int i = 0; i < STREAM_OWN * 4; i++) rows.numbers[i / 4][i % 4] = uint4(0, 0, 0, 0);
+  UNROLL for (int i = 0; i < ROWS_TERMS * 2; i++) {
+    rows.totals[i] = 0u;
+    rows.shifted[i] = 0u;
+  }
+}
+
+// The row of its weight in a stage, of which a lane has one of an eight: of piece number lane / 4 % 4. eight counts eights of rows of a
+// weight, or of both weights of a pair in turns.
+template <int PLANES>
+inline int rows_row(int eight, int lane) { return lane / 4 % 4 * ROWS_PIECE + eight / PLANES * 2 + lane / 16; }
+
+// A lane's codes of a group of a row: 16 columns in a row.
+#define ROWS_WORDS (WEIGHT_BITS / 2)
+inline void rows_codes(threadgroup const uchar* from, thread uint* out) {
+#if WEIGHT_BITS == 4
+  const uint2 words = *(threadgroup const uint2*)from;
+  UNROLL for (int i = 0; i < 2; i++) out[i] = words[i];
+#else
+  const uint4 words = *(threadgroup const uint4*)from;
+  UNROLL for (int i = 0; i < 4; i++) out[i] = words[i];
+#endif
+}
+
+// Codes number i and i + 4 of eight, plus ROWS_ADDED, in bf16.
+inline uint rows_pair_of(thread const uint* codes, int eight, int i) {
+#if WEIGHT_BITS == 4
+  return port_code_pair(codes[eight], i);
+#else
+  return port_pack_bf16(port_byte_float(codes[eight * 2], i), port_byte_float(codes[eight * 2 + 1], i));
+#endif
+}
+
+// Adds to the sums of two rows what scales or biases of a simdgroup's groups contribute, times words of terms.
+inline void rows_affine(threadgroup const uchar* first, threadgroup const uchar* second, int lane, thread const uint* terms, thread float* sums) {
+  const int low = lane % 4 * 2, high = low + 8;
+  const int at = low < ROWS_OWN ? low * 2 : 0, behind = high < ROWS_OWN ? high * 2 : 0;  // the words of groups that are not there are zeros
+  uint words[4];
+  UNROLL for (int i = 0; i < 4; i++) words[i] = *(threadgroup const uint*)((i % 2 ? second : first) + (i < 2 ? at : behind));
+  UNROLL for (int term = 0; term < ROWS_TERMS; term++) port_mma_bf16(sums, words[0], words[1], words[2], words[3], terms[term * 2], terms[term * 2 + 1]);
+}
+
+// Adds to sums [TILES][4] the products of a simdgroup's columns of a stage with the rows of x.
+template <int PLANES>
+inline void rows_multiply(threadgroup const uchar* stage, thread const rows_of_x& rows, int share, int simd, int lane, thread float* sums) {
+  UNROLL for (int tile = 0; tile < ROWS_TILES; tile++) {
+    threadgroup const uchar* scales[2];
+    threadgroup const uchar* codes[2];
+    UNROLL for (int h = 0; h < 2; h++) {
+      const int row = rows_row<PLANES>(2 * tile + h, lane), plane = PLANES == 1 ? 0 : h;
+      scales[h] = stage + ROWS_SCALES + (plane * 4 * ROWS_PIECE + row) * ROWS_AFFINE + (share * STREAM_CHUNKS + simd * STREAM_OWN) * 4;
+      codes[h] = stage + plane * 4 * ROWS_PITCH + row * STREAM_ROW + lane / 4 % 4 * (ROWS_PITCH - ROWS_PIECE * STREAM_ROW) + (simd * STREAM_OWN * 128 + lane % 4 * 16) * WEIGHT_BITS / 8;
+    }
+    thread float* out = sums + tile * 4;
+    const int biases = ROWS_BIASES - ROWS_SCALES;
+    if (WEIGHT_BIASES) rows_affine(scales[0] + biases, scales[1] + biases, lane, rows.totals, out);
+    if (ROWS_SHIFT != 0) rows_affine(scales[0], scales[1], lane, rows.shifted, out);
+    UNROLL for (int own = 0; own < STREAM_OWN; own++) {
+      uint scale[2];  // of two groups
+      UNROLL for (int h = 0; h < 2; h++) scale[h] = *(threadgroup const uint*)(scales[h] + own * 4);
+      UNROLL for (int group = 0; group < 2; group++) {
+        uint words[2][ROWS_WORDS];
+        UNROLL for (int h = 0; h < 2; h++) rows_codes(codes[h] + (own * 128 + group * 64) * WEIGHT_BITS / 8, words[h]);
+        float products[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        UNROLL for (int i = 0; i < 4; i++) {
+          const uint4 v = rows.numbers[own][group * 2 + i / 2];
+          const int u = i % 2 * 2;
+          port_mma_bf16(products, rows_pair_of(words[0], i / 2, u), rows_pair_of(words[1], i / 2, u), rows_pair_of(words[0], i / 2, u + 1),
+                        rows_pair_of(words[1], i / 2, u + 1), v[u], v[u + 1]);
         }
+        UNROLL for (int e = 0; e < 4; e++) out[e] += (group == 0 ? port_bf16_low(scale[e / 2]) : port_bf16_high(scale[e / 2])) * products[e];
       }
     }
   }
@@ -97,62 +220,101 @@ inline void rows_multiply(threadgroup const uchar* stage, threadgroup const ucha
 inline void rows_keep(thread float* sums, int simd, int lane, threadgroup float* kept) {
   UNROLL for (int i = 0; i < ROWS_RESULTS; i++) {
     const int tile = i / 4, e = i % 4;
-    kept[(simd * 8 + lane % 4 * 2 + e % 2) * ROWS_SUMS_PITCH + tile * 16 + e / 2 * 8 + lane / 4] = sums[i] + sums[ROWS_RESULTS + i];
+    kept[(simd * 8 + lane % 4 * 2 + e % 2) * ROWS_SUMS_PITCH + tile * 16 + e / 2 * 8 + lane / 4] = sums[i];
     sums[i] = 0.0f;
-    sums[ROWS_RESULTS + i] = 0.0f;
   }
 }
 
-// Adds up the simdgroups' sums of a strip and gives them to the product, with this many threads.
+// Adds up the simdgroups' sums of a strip, with this many threads, and gives them to the product or, as part of sums, to the
+// threadgroups that share columns. A thread has a row of every piece.
 template <int PLANES, class Product>
 inline void rows_finish(thread Product& product, thread const stream_strip& strip, int row0, int count, int thread_index, int threads, threadgroup const float* kept) {
-  for (int i = thread_index; i < count * (STREAM_STRIP / PLANES); i += threads) {
-    const int row = i / (STREAM_STRIP / PLANES), r = i % (STREAM_STRIP / PLANES);
-    if (r >= strip.count) continue;
-    float out[PLANES];
+  for (int i = thread_index; i < count * ROWS_PIECE; i += threads) {
+    const int row = i / ROWS_PIECE, first = i % ROWS_PIECE;
+    float4 out[PLANES];
     UNROLL for (int p = 0; p < PLANES; p++) {
-      threadgroup const float* sums = kept + row * ROWS_SUMS_PITCH + (PLANES == 1 ? r : r / 8 * 16 + p * 8 + r % 8);
-      out[p] = 0.0f;
-      UNROLL for (int s = 0; s < STREAM_SIMDS; s++) out[p] += sums[s * 8 * ROWS_SUMS_PITCH];
+      threadgroup const float* sums = kept + row * ROWS_SUMS_PITCH + (PLANES == 1 ? first * 4 : first / 2 * 16 + p * 8 + first % 2 * 4);
+      out[p] = *(threadgroup const float4*)sums;
+      UNROLL for (int s = 1; s < STREAM_SIMDS; s++) out[p] = out[p] + *(threadgroup const float4*)(sums + s * 8 * ROWS_SUMS_PITCH);
     }
-    product.end(row0 + row, strip.at + r, out);
+    UNROLL for (int piece = 0; piece < 4; piece++) {
+      const int r = piece * ROWS_PIECE + first;
+      if (r >= strip.count) continue;
+#if ROWS_SHARES > 1
+      product.partial[row * STREAM_ALL + strip.at + r] = out[0][piece];
+#else
+      float of[PLANES];
+      UNROLL for (int p = 0; p < PLANES; p++) of[p] = out[p][piece];
+      product.end(row0 + row, strip.at + r, of);
+#endif
+    }
   }
+}
+
+// Starts the copies of share number share of a strip to a stage, with one simdgroup, and advances to the next strip.
+template <int PLANES, class Product>
+inline void rows_start(thread Product& product, thread stream_strip& strip, int share, bool copies, int slot, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) {
+  if (strip.at >= strip.end) return;
+  if (copies) {
+    threadgroup port_transfer* to = arrived + slot;
+    if (lane == 0) port_transfer_expect(to, uint(PLANES * strip.count * (STREAM_ROW + (1 + WEIGHT_BIASES) * ROWS_AFFINE)));
+    simdgroup_barrier(mem_flags::mem_none);
+    const int plane = PLANES == 1 ? 0 : lane / 16, own = PLANES == 1 ? lane : lane % 16;
+    stream_place from;
+    product.place(strip.at, plane, from);
+    threadgroup uchar* stage = memory + slot * ROWS_STAGE;
+    threadgroup uchar* affine = stage + plane * 4 * ROWS_PIECE * ROWS_AFFINE;
+#if ROWS_SHARES > 1
+    // Row by row; scales and biases come whole, as their parts are too small for copies of their own.
+    UNROLL for (int first = 0; first < STREAM_STRIP; first += 32) {
+      const int r = first + lane;
+      if (r < strip.count) port_transfer_copy(stage + r / ROWS_PIECE * ROWS_PITCH + r % ROWS_PIECE * STREAM_ROW, from.codes + long(r) * (MATVEC_K * WEIGHT_BITS / 8) + share * STREAM_ROW, STREAM_ROW, to);
+      simdgroup_barrier(mem_flags::mem_none);
+    }
+    if (lane < 1 + WEIGHT_BIASES) port_transfer_shared(affine + (lane == 0 ? ROWS_SCALES : ROWS_BIASES), lane == 0 ? from.scales : from.biases, uint(strip.count * ROWS_AFFINE), to);
+#else
+    // Four lanes copy pieces, the next ones scales and biases.
+    const int rows = own < 4 ? min(strip.count - own * ROWS_PIECE, ROWS_PIECE) : strip.count;
+    if (own < 5 + WEIGHT_BIASES && rows > 0) {
+      port_transfer_copy(own < 4 ? stage + (plane * 4 + own) * ROWS_PITCH : affine + (own == 4 ? ROWS_SCALES : ROWS_BIASES),
+                         own < 4 ? from.codes + own * ROWS_PIECE * STREAM_ROW : own == 4 ? from.scales : from.biases, uint(rows * (own < 4 ? STREAM_ROW : ROWS_AFFINE)), to);
+    }
+#endif
+  }
+  strip.at += strip.count;
+  if (strip.at < strip.end) stream_look(strip, STREAM_STRIP / PLANES);
 }
 
 // Runs a product of a block of rows of x.
 template <int PLANES, class Product>
-inline void rows_run(thread Product& product, uint3 group, int thread_index, device const bfloat* x, device const int* step, threadgroup uchar* memory, threadgroup port_transfer* arrived) {
+inline void rows_run(thread Product& product, uint3 group, int thread_index, device const bfloat* x, device const int* step, threadgroup uchar* memory, threadgroup port_transfer* arrived, threadgroup uint* flag) {
   static_assert(PLANES != STREAM_PLANES || ROWS_MEMORY <= STREAM_BYTES, "STREAM_BYTES");
-  static_assert(STREAM_STRIP % 16 == 0 && STREAM_AHEAD < STREAM_STAGES, "STREAM_STRIP and STREAM_STAGES");
-  static_assert(STREAM_OWN * STREAM_SIMDS * 128 == STREAM_COLUMNS && STREAM_SEGMENTS * STREAM_COLUMNS == MATVEC_K, "STREAM_COLUMNS");
+  static_assert(STREAM_STRIP % 16 == 0 && STREAM_AHEAD < STREAM_STAGES && STREAM_AHEAD <= ROWS_FREE && ROWS_X % 128 == 0, "STREAM_STRIP and STREAM_STAGES");
+  static_assert(STREAM_OWN * STREAM_SIMDS * 128 == STREAM_COLUMNS && STREAM_COLUMNS * ROWS_SHARES == MATVEC_K && ROWS_OWN <= 16, "STREAM_COLUMNS");
+  static_assert(ROWS_SHARES == 1 || STREAM_PLANES == 1, "ROWS_SHARES");
   const int row0 = int(group.y) * MATMUL_BM;
   const int count = min(step[STEP_TOKENS] - row0, MATMUL_BM);
   if (count <= 0) return;
-  x += long(row0) * MATMUL_K;
+  const int share = int(group.x) % ROWS_SHARES, place = int(group.x) / ROWS_SHARES;
+  x += long(row0) * MATMUL_K + share * STREAM_COLUMNS;
+  if (ROWS_SHARES > 1) product.partial += long(int(group.y) * ROWS_SHARES + share) * MATMUL_BM * STREAM_ALL;
   const int lane = thread_index % 32;
   const int simd = simd_broadcast_first(thread_index / 32);  // as a compiler then knows, lanes do not part
   const bool copies = simd == STREAM_SIMDS;
-  const int most = STREAM_STRIP / PLANES;
   stream_strip strip;  // that is multiplied
-  strip.at = stream_first(int(group.x));
-  strip.end = min(stream_first(int(group.x) + 1), STREAM_ALL);
+  strip.at = stream_first(place);
+  strip.end = min(stream_first(place + 1), STREAM_ALL);
   strip.number = 0;
-  stream_look(strip, most);
+  stream_look(strip, STREAM_STRIP / PLANES);
   stream_strip next = strip;  // that is copied
-  int next_segment = 0;
-  int segment = 0;
-  float sums[2 * ROWS_RESULTS];
-  UNROLL for (int i = 0; i < 2 * ROWS_RESULTS; i++) sums[i] = 0.0f;
-  threadgroup uchar* rows = memory + ROWS_X;
+  rows_of_x rows;
+  rows_nothing(rows);
+  float sums[ROWS_RESULTS];
+  UNROLL for (int i = 0; i < ROWS_RESULTS; i++) sums[i] = 0.0f;
   threadgroup float* kept = (threadgroup float*)(memory + ROWS_SUMS);
   if (copies && lane == 0) port_transfer_init(arrived, STREAM_STAGES + 1);
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  UNROLL for (int i = 0; i < STREAM_AHEAD; i++) {
-    if (next.at < next.end) {
-      if (copies) ring_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
-      ring_step(next, next_segment, most);
-    }
-  }
+  UNROLL for (int i = 0; i < STREAM_AHEAD; i++) rows_start<PLANES>(product, next, share, copies, i, lane, memory, arrived);
   int slot = 0;
   int round = 0;
   int odd = 0;  // which part of kept the strip has
@@ -162,47 +324,56 @@ inline void rows_run(thread Product& product, uint3 group, int thread_index, dev
     const bool rehearsal = turn < 0;
     if (turn == 0) {
       port_wait();
-      if (copies) rows_copy(x, count, lane, rows, arrived + STREAM_STAGES);
-      UNROLL for (int i = STREAM_AHEAD; i < STREAM_STAGES; i++) {
-        if (next.at < next.end) {
-          if (copies) ring_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
-          ring_step(next, next_segment, most);
-        }
-      }
+      if (copies) rows_copy(x, count, lane, memory + ROWS_X, arrived + STREAM_STAGES);
+      UNROLL for (int i = STREAM_AHEAD; i < ROWS_FREE; i++) rows_start<PLANES>(product, next, share, copies, i, lane, memory, arrived);
     }
 #if !PORT_TRANSFERS
     threadgroup_barrier(mem_flags::mem_threadgroup);
 #endif
-    const bool ends = rehearsal || segment == STREAM_SEGMENTS - 1;
     if (!copies) {
+      if (turn == 0) {
+        port_transfer_wait(arrived + STREAM_STAGES, 0);
+        rows_read(memory + ROWS_X, count, simd, lane, kept + simd * 8 * ROWS_SUMS_PITCH, rows);
+      }
       if (!rehearsal) port_transfer_wait(arrived + slot, uint(round));
-      if (turn == 0) port_transfer_wait(arrived + STREAM_STAGES, 0);
-      rows_multiply<PLANES>(memory + (rehearsal ? STREAM_STAGES - 1 : slot) * STREAM_STAGE, ring_shelf(memory, rehearsal ? STREAM_SHELVES - 1 : strip.number),
-                            rows + segment * STREAM_COLUMNS * 2, count, segment, simd, lane, sums);
-      if (ends) rows_keep(sums, simd, lane, kept + odd * ROWS_KEPT);
+      rows_multiply<PLANES>(memory + (rehearsal ? STREAM_STAGES - 1 : slot) * ROWS_STAGE, rows, share, simd, lane, sums);
+      rows_keep(sums, simd, lane, kept + odd * ROWS_KEPT);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (rehearsal) continue;
     const stream_strip done = strip;
-    ring_step(strip, segment, most);
-    if (next.at < next.end) {  // to the stage that this turn has read
-      if (copies) ring_start<PLANES>(product, next, next_segment, slot, lane, memory, arrived);
-      ring_step(next, next_segment, most);
+    strip.at += strip.count;
+    if (strip.at < strip.end) stream_look(strip, STREAM_STRIP / PLANES);
+    if (turn == 0) {  // to the stages that had x
+      UNROLL for (int i = ROWS_FREE; i < STREAM_STAGES; i++) rows_start<PLANES>(product, next, share, copies, i, lane, memory, arrived);
     }
+    rows_start<PLANES>(product, next, share, copies, slot, lane, memory, arrived);  // to the stage that this turn has read
     slot++;
     if (slot == STREAM_STAGES) {
       slot = 0;
       round++;
     }
-    if (!ends) continue;
     const bool last = strip.at >= strip.end;
     if (copies != last) rows_finish<PLANES>(product, done, row0, count, last ? thread_index : lane, last ? STREAM_THREADS : 32, kept + odd * ROWS_KEPT);
     odd = 1 - odd;
   }
+#if ROWS_SHARES > 1
+  if (!port_last(product.arrivals + int(group.y) * STREAM_GRID + place, ROWS_SHARES, uint(thread_index), flag)) return;
+  const int first = stream_first(place), all = min(stream_first(place + 1), STREAM_ALL) - first;
+  device const float* sums_of = product.partial - share * (MATMUL_BM * STREAM_ALL) + first;
+  for (int i = thread_index; i < count * all; i += ROWS_THREADS) {
+    const int row = i / all, r = i % all;
+    float out[PLANES];
+    out[0] = 0.0f;
+    UNROLL for (int s = 0; s < ROWS_SHARES; s++) out[0] += sums_of[(s * MATMUL_BM + row) * STREAM_ALL + r];
+    product.end(row0 + row, first + r, out);
+  }
+#endif
 }
 
-// y [T, N] = x W^T; x [T, K] in the order of lanes.
-// grid: GRID, T / BM
+// y [T, N] = x W^T; x [T, K] in the order of lanes. With shares there are partial sums [T / BM][SHARES][BM][N] and arrivals [T / BM][GRID],
+// zeros before and after.
+// grid: GRID SHARES, T / BM
 // arguments: matmul
 [[max_total_threads_per_threadgroup(PORT_BOUND(ROWS_THREADS, STREAM_ROOM))]]
 kernel void matmul_stream(device const uint* w [[buffer(0)]],
@@ -212,12 +383,15 @@ kernel void matmul_stream(device const uint* w [[buffer(0)]],
                           device const float* extra [[buffer(4)]],
                           device MATMUL_OUT* y [[buffer(5)]],
                           device const int* step [[buffer(6)]],
+                          device float* partial [[buffer(7)]],
+                          device uint* arrivals [[buffer(8)]],
                           uint3 group [[threadgroup_position_in_grid]],
                           uint thread_index [[thread_index_in_threadgroup]]) {
   TG_MEMORY(memory, STREAM_BYTES);
   TG_ARRAY(port_transfer, arrived, STREAM_STAGES + 1);
-  rows_one product = {w, scales, biases, extra, y};
-  rows_run<1>(product, group, int(thread_index), x, step, memory, arrived);
+  TG_ARRAY(uint, flag, 1);
+  rows_one product = {w, scales, biases, extra, y, partial, arrivals};
+  rows_run<1>(product, group, int(thread_index), x, step, memory, arrived, flag);
 }
 
 // y [T, N] = activation(x gate^T) * (x up^T); x [T, K] in the order of lanes.
@@ -237,6 +411,7 @@ kernel void matmul_stream_glu(device const uint* w0 [[buffer(0)]],
                               uint thread_index [[thread_index_in_threadgroup]]) {
   TG_MEMORY(memory, STREAM_BYTES);
   TG_ARRAY(port_transfer, arrived, STREAM_STAGES + 1);
-  rows_pair product = {{w0, w1}, {scales0, scales1}, {biases0, biases1}, y};
-  rows_run<2>(product, group, int(thread_index), x, step, memory, arrived);
+  TG_ARRAY(uint, flag, 1);
+  rows_pair product = {{w0, w1}, {scales0, scales1}, {biases0, biases1}, y, 0, 0};
+  rows_run<2>(product, group, int(thread_index), x, step, memory, arrived, flag);
 }

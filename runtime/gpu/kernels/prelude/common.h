@@ -43,6 +43,9 @@
 #define STEP_TOKENS 0
 #define STEP_POSITION 1
 
+// Returns codes i and i + 4 of a word of codes of 4 bits, plus 128 each, in bf16: 0x4300 | q is 128 + q.
+inline uint port_code_pair(uint w, int i) { return port_and_or(w >> (4 * i), 0x000f000fu, 0x43004300u); }
+
 // The two bf16 of a word: the lower half is the first.
 inline float port_bf16_low(uint word) { return as_type<float>(word << 16); }
 inline float port_bf16_high(uint word) { return as_type<float>(word & 0xffff0000u); }

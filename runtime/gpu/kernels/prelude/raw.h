@@ -29,7 +29,7 @@ inline void raw_read(device const uint* w, device const WEIGHT_SCALE* scales, de
 
 // The numbers 128 + q of a word of codes, in pairs.
 inline void raw_numbers(uint word, thread uint* out) {
-  UNROLL for (int i = 0; i < 4; i++) out[i] = port_and_or(word >> (4 * i), 0x000f000fu, 0x43004300u);
+  UNROLL for (int i = 0; i < 4; i++) out[i] = port_code_pair(word, i);
 }
 
 // The number of a group among four in bf16.

@@ -414,9 +414,8 @@ __forceinline__ vec<uint, 4> port_dequant_pairs(uint w, bfloat scale, bfloat bia
   const uint s = uint(scale.bits) * 0x10001u, b = uint(bias.bits) * 0x10001u;
   vec<uint, 4> d;
   UNROLL for (int i = 0; i < 4; i++) {
-    uint v;  // one instruction for both: the compiler takes two
-    asm("lop3.b32 %0, %1, 0x000f000f, 0x43004300, 0xea;" : "=r"(v) : "r"(w >> (4 * i)));
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(v) : "r"(v), "r"(0x3f803f80u), "r"(0xc300c300u));
+    uint v;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(v) : "r"(port_and_or(w >> (4 * i), 0x000f000fu, 0x43004300u)), "r"(0x3f803f80u), "r"(0xc300c300u));
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d[i]) : "r"(v), "r"(s), "r"(b));
   }
   return d;
