@@ -1,9 +1,8 @@
 package passes
 
 import (
-	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 
 	"github.com/etc-ml/etc/ir"
 )
@@ -103,18 +102,17 @@ func read(r *ir.Region, v *ir.Value, but int) bool {
 func eliminateCommon(m *ir.Module, _ *Options) error {
 	ids := map[*ir.Value]int{}
 	id := func(v *ir.Value) int {
-		if _, ok := ids[v]; !ok {
-			ids[v] = len(ids)
+		n, ok := ids[v]
+		if !ok {
+			n = len(ids)
+			ids[v] = n
 		}
-		return ids[v]
+		return n
 	}
 	replaced := map[*ir.Value]*ir.Value{}
-	var walk func(r *ir.Region, outer map[string]*ir.Op)
-	walk = func(r *ir.Region, outer map[string]*ir.Op) {
-		known := map[string]*ir.Op{}
-		for k, v := range outer {
-			known[k] = v
-		}
+	var walk func(r *ir.Region, outer *scope)
+	walk = func(r *ir.Region, outer *scope) {
+		known := &scope{map[string]*ir.Op{}, outer}
 		replace := func(v *ir.Value) *ir.Value {
 			if n := replaced[v]; n != nil {
 				return n
@@ -134,13 +132,13 @@ func eliminateCommon(m *ir.Module, _ *Options) error {
 			if t := op.Results[0].Type; t.Kind == ir.IntKind {
 				key = "int " + t.Int.Key()
 			}
-			if first := known[key]; first != nil {
+			if first := known.find(key); first != nil {
 				for i, v := range op.Results {
 					replaced[v] = first.Results[i]
 				}
 				return true
 			}
-			known[key] = op
+			known.ops[key] = op
 			return false
 		})
 		for i, v := range r.Results {
@@ -174,25 +172,41 @@ func literalInts(op *ir.Op) {
 	}
 }
 
+// scope has the operations of a region by key, and those that its operations may refer to outside of it.
+type scope struct {
+	ops   map[string]*ir.Op
+	outer *scope
+}
+
+// find gives the operation of a key in the region or in one around it, or nil.
+func (s *scope) find(key string) *ir.Op {
+	for ; s != nil; s = s.outer {
+		if op := s.ops[key]; op != nil {
+			return op
+		}
+	}
+	return nil
+}
+
 // opKey is equal for operations that compute the same.
 func opKey(op *ir.Op, id func(*ir.Value) int) string {
-	var b strings.Builder
-	b.WriteString(op.Def.Name)
+	b := append(make([]byte, 0, 128), op.Def.Name...)
 	for _, args := range op.Args {
-		b.WriteByte('|')
+		b = append(b, '|')
 		for _, a := range args {
 			switch a.Kind {
 			case ir.IntArg:
-				fmt.Fprintf(&b, "i%d,", a.Int)
+				b = strconv.AppendInt(append(b, 'i'), a.Int, 10)
 			case ir.FloatArg:
-				fmt.Fprintf(&b, "f%x,", a.Float)
+				b = strconv.AppendFloat(append(b, 'f'), a.Float, 'x', -1, 64)
 			default:
-				fmt.Fprintf(&b, "v%d,", id(a.Value))
+				b = strconv.AppendInt(append(b, 'v'), int64(id(a.Value)), 10)
 			}
+			b = append(b, ',')
 		}
 	}
 	if op.Attrs != nil {
-		b.WriteString(ir.FormatAttrs(op))
+		b = append(b, ir.FormatAttrs(op)...)
 	}
-	return b.String()
+	return string(b)
 }
