@@ -95,21 +95,26 @@ func weights(random *rand.Rand, name string, d ir.DType, dims []int64) []byte {
 		return p
 	}
 	v := make([]float32, n)
-	width := float64(dims[len(dims)-1])
+	number := number(name, float64(dims[len(dims)-1]))
 	for i := range v {
-		x := random.NormFloat64()
-		switch {
-		case strings.Contains(name, "norm") || strings.Contains(name, "ln_") || strings.Contains(name, "rms"):
-			v[i] = float32(1 + x/10)
-		case strings.Contains(name, "scale") || strings.Contains(name, "original1"):
-			v[i] = float32((1 + x*x) / 100)
-		case strings.Contains(name, "bias") || strings.Contains(name, "zero_point"):
-			v[i] = float32(-(1 + x*x) / 100 * 7.5)
-		default:
-			v[i] = float32(x / math.Sqrt(width))
-		}
+		v[i] = number(random.NormFloat64())
 	}
 	return eval.Floats(d, ints(dims), v).Encode()
+}
+
+// number makes a number of a weight of that name and width from one of the normal distribution.
+func number(name string, width float64) func(x float64) float32 {
+	has := func(part string) bool { return strings.Contains(name, part) }
+	switch {
+	case has("norm") || has("ln_") || has("rms"):
+		return func(x float64) float32 { return float32(1 + x/10) }
+	case has("scale") || has("original1"):
+		return func(x float64) float32 { return float32((1 + x*x) / 100) }
+	case has("bias") || has("zero_point"):
+		return func(x float64) float32 { return float32(-(1 + x*x) / 100 * 7.5) }
+	default:
+		return func(x float64) float32 { return float32(x / math.Sqrt(width)) }
+	}
 }
 
 func ints(dims []int64) []int {

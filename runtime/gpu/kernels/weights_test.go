@@ -125,8 +125,10 @@ func requireClose(t testing.TB, want, got []float32, tolerance float64) {
 	}
 	for i := range want {
 		d := math.Abs(float64(want[i]) - float64(got[i]))
-		require.False(t, !(d <= tolerance*size), "element %d of %d: %g, want %g (of numbers up to %g)", i,
-			len(want), got[i], want[i], size)
+		if !(d <= tolerance*size) {
+			require.Fail(t, "not close", "element %d of %d: %g, want %g (of numbers up to %g)", i, len(want), got[i],
+				want[i], size)
+		}
 	}
 }
 
