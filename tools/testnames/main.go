@@ -48,8 +48,12 @@ func run(out io.Writer, against string, files []string) error {
 	return check(out, tests, list)
 }
 
+// slowPackage is the time in seconds from which on a package is named with its time.
+const slowPackage = 20
+
 // check prints what failed and what of the list is missing.
 func check(out io.Writer, tests results, list []string) error {
+	tests.printSlow(out, slowPackage)
 	failed := tests.printFailed(out)
 	missing, moved := tests.missing(list)
 	for _, name := range missing {

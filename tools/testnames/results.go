@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,8 +19,9 @@ func (t test) String() string { return strings.TrimSuffix(t.pkg+" "+t.name, " ")
 
 // A result is how a test ended: pass, skip or fail, or "" as long as it has not.
 type result struct {
-	action string
-	output strings.Builder // dropped when the test passes
+	action  string
+	seconds float64
+	output  strings.Builder // dropped when the test passes
 }
 
 type results map[test]*result
@@ -27,6 +29,7 @@ type results map[test]*result
 // event is a line of go test -json. Builds that fail have an ImportPath in place of a Package.
 type event struct {
 	Action, Package, ImportPath, Test, Output string
+	Elapsed                                   float64 // seconds
 }
 
 func (r results) read(in io.Reader) error {
@@ -48,10 +51,10 @@ func (r results) read(in io.Reader) error {
 		case "build-fail":
 			r[t].action = "fail"
 		case "pass", "skip":
-			r[t].action = e.Action
+			r[t].action, r[t].seconds = e.Action, e.Elapsed
 			r[t].output.Reset()
 		case "fail":
-			r[t].action = e.Action
+			r[t].action, r[t].seconds = e.Action, e.Elapsed
 		}
 	}
 }
@@ -85,6 +88,22 @@ func (r results) printFailed(out io.Writer) int {
 		fmt.Fprintf(out, "%s %s\n%s", t, what, r[t].output.String())
 	}
 	return len(failed)
+}
+
+// printSlow prints the packages whose tests took at least so many seconds, the slowest first.
+func (r results) printSlow(out io.Writer, least float64) {
+	var slow []test
+	for t, result := range r {
+		if t.name == "" && result.seconds >= least {
+			slow = append(slow, t)
+		}
+	}
+	slices.SortFunc(slow, func(a, b test) int {
+		return cmp.Or(cmp.Compare(r[b].seconds, r[a].seconds), strings.Compare(a.pkg, b.pkg))
+	})
+	for _, t := range slow {
+		fmt.Fprintf(out, "%s took %.0f s\n", t, r[t].seconds)
+	}
 }
 
 // missing returns the tests of a list that did not run. A test that ran in a package that the list does not have it

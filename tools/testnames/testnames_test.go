@@ -45,6 +45,19 @@ func TestCheck(t *testing.T) {
 		"4 tests ran, 0 failed; of 4 in the list 2 did not run, 1 have moved\n", out.String())
 }
 
+// TestSlow: packages that took long are named with their times, the slowest first.
+func TestSlow(t *testing.T) {
+	var out strings.Builder
+	slow := `{"Action":"pass","Package":"github.com/etc-ml/etc/ir","Test":"TestB","Elapsed":40.2}
+{"Action":"pass","Package":"github.com/etc-ml/etc/ir","Elapsed":20}
+{"Action":"pass","Package":"github.com/etc-ml/etc/passes","Elapsed":19.9}
+{"Action":"fail","Package":"github.com/etc-ml/etc/schema","Elapsed":61.6}
+`
+	require.Error(t, check(&out, parse(t, slow), nil))
+	require.Equal(t, "schema took 62 s\nir took 20 s\nschema failed\n"+
+		"1 tests ran, 1 failed; of 0 in the list 0 did not run, 0 have moved\n", out.String())
+}
+
 func TestFailed(t *testing.T) {
 	var out strings.Builder
 	failed := events + `{"Action":"output","Package":"github.com/etc-ml/etc/loaders","Test":"TestD","Output":"want 1\n"}
