@@ -3,6 +3,7 @@
 GO       ?= go
 FUZZTIME ?= 20000x
 TESTFLAGS ?=
+PACKAGES ?= ./...
 BIN      := bin/etc
 PLATFORMS := darwin/arm64 linux/arm64 linux/amd64 windows/amd64
 
@@ -30,7 +31,7 @@ test:
 
 # Every test. The schema test compiles flatc, once, from the flatbuffers module.
 test-all:
-	$(GO) test -ldflags=-w -timeout 2h $(TESTFLAGS) ./...
+	$(GO) test -ldflags=-w -timeout 2h $(TESTFLAGS) $(PACKAGES)
 
 # Clients that others wrote, from npm, against etc serve, and suites for servers: ExecuTorch's, and what applies of llama.cpp's.
 test-clients: build tools/clients/node_modules/.package-lock.json
@@ -46,10 +47,11 @@ test-page: build
 	cd tools/page && $(GO) vet ./... && ETC=$(CURDIR)/$(BIN) $(GO) test -timeout 10m $(TESTFLAGS) ./...
 
 # gofmt, go vet on every platform, staticcheck, and functions of at most 25 branches (versions are pinned in tools/lint.mod).
+# Vet compiles all packages for a platform; with -trimpath, as make build and make cross do, so that it is done once.
 lint:
 	@files=$$(gofmt -l .) && test -z "$$files" || { echo "gofmt -l: $$files"; exit 1; }
 	@for p in $(PLATFORMS); do \
-		echo "go vet $$p" && GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... || exit 1; \
+		echo "go vet $$p" && GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet -trimpath ./... || exit 1; \
 	done
 	$(GO) tool -modfile=tools/lint.mod staticcheck ./...
 	$(GO) tool -modfile=tools/lint.mod gocyclo -over 25 -ignore "_test[.]go|testdata|_generated[.]go" .
