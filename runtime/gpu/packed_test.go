@@ -39,8 +39,8 @@ func TestPacked(t *testing.T) {
 	require.Zero(t, compiled["matmul_direct"], "kernels: %v", compiled)
 }
 
-// TestExpertsInLanes: the experts of some tokens each take rows, and pass them on, in the order of lanes; so does a gated
-// norm of heads before a product.
+// TestExpertsInLanes: the experts of some tokens each take rows, and pass them on, in the order of lanes; so does a
+// gated norm of heads before a product.
 func TestExpertsInLanes(t *testing.T) {
 	t.Parallel()
 	emulated(t)

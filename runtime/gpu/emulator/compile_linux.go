@@ -97,7 +97,8 @@ func SharedObject(text string) (string, error) {
 }
 
 // SanitizedObject is SharedObject of a kernel that ends the process, and says where, when its behaviour is undefined.
-// It runs a few times only, so it is compiled with -Og: with -O1 the compiler takes longer than -Og's slower code costs.
+// It runs a few times only, so it is compiled with -Og: with -O1 the compiler takes longer than -Og's slower code
+// costs.
 func SanitizedObject(text string) (string, error) {
 	c, err := users()
 	if err != nil {

@@ -209,8 +209,8 @@ func (m Matrices) tiled() (DType, Bounds) {
 }
 
 // few shrinks the grid of a product of planes weights with n columns, unless the case is whole, to two blocks along the
-// dimension of columns, or as many as whole blocks in the order of lanes take. It returns the number of columns that are
-// compared and the number of those that are computed.
+// dimension of columns, or as many as whole blocks in the order of lanes take. It returns the number of columns that
+// are compared and the number of those that are computed.
 func (m Matrices) few(c *Case, l *Launch, tile Tile, planes, n int) (columns, computed int) {
 	if tile.packed() {
 		return m.fewPacked(c, l, tile, planes, n)
@@ -231,8 +231,9 @@ func (m Matrices) few(c *Case, l *Launch, tile Tile, planes, n int) (columns, co
 	return columns, computed
 }
 
-// fewPacked is few for packed vectors. Threadgroups have blocks in a row of all tiles: those of the first tiles remain, one
-// of which several threadgroups share. The last tile that is computed may lack blocks, and is not compared.
+// fewPacked is few for packed vectors. Threadgroups have blocks in a row of all tiles: those of the first tiles
+// remain, one of which several threadgroups share. The last tile that is computed may lack blocks, and is not
+// compared.
 func (m Matrices) fewPacked(c *Case, l *Launch, tile Tile, planes, n int) (columns, computed int) {
 	if c.Whole {
 		return n, n
@@ -251,8 +252,8 @@ func (m Matrices) fewPacked(c *Case, l *Launch, tile Tile, planes, n int) (colum
 	return columns, computed
 }
 
-// leave adds the buffers in which the threadgroups of a launch leave sums of packed vectors for each other, for rows rows
-// of weights in all.
+// leave adds the buffers in which the threadgroups of a launch leave sums of packed vectors for each other, for rows
+// rows of weights in all.
 func (m Matrices) leave(c *Case, l Launch, tile Tile, rows int) (sums, arrivals *Buffer) {
 	sums = c.scratch(F32, l.Groups[0]*l.Groups[1]*2*tile.BN*tile.BM)
 	arrivals = c.add(U32, l.Groups[0]*ceil(rows, tile.BN)*tile.WN, Zeros)

@@ -126,8 +126,9 @@ func tilesOf(list [][5]int) []Tile {
 
 // Launch is the dispatch for up to tokens vectors. It takes MatMulArguments: X [T, K] in bf16, or f32 where Exact, as
 // Prepare makes it, Extra f32 [T, N] or [N], Y [T, N] in f32, or bf16 with Half, and where threadgroups share columns
-// Partial, which nobody else reads, and Arrivals, zeros before and after, as large as Shared says. For packed vectors it
-// takes MatMulPackedArguments, which has besides Sums and Arrivals, zeros before and after, as large as PackedSums says.
+// Partial, which nobody else reads, and Arrivals, zeros before and after, as large as Shared says. For packed vectors
+// it takes MatMulPackedArguments, which has besides Sums and Arrivals, zeros before and after, as large as PackedSums
+// says.
 func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
 	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }

@@ -9,9 +9,9 @@ import (
 // (Machine.Groups). Codes of weights go to the registers that multiply them; the vectors, which all groups read, are
 // copied to threadgroup memory in stages of 128 columns, a block. matmul_packed.metal says how vectors are packed.
 //
-// Tile.WN is the number of simdgroups, of which four have some 64 rows of weights of Tile.BN. Tile.Stages is the number of
-// stages, Tile.Ahead that of blocks of codes that are read ahead. A threadgroup has Tile.Each blocks in a row, of the
-// blocks of all tiles of BN rows of weights one behind the other.
+// Tile.WN is the number of simdgroups, of which four have some 64 rows of weights of Tile.BN. Tile.Stages is the
+// number of stages, Tile.Ahead that of blocks of codes that are read ahead. A threadgroup has Tile.Each blocks in a
+// row, of the blocks of all tiles of BN rows of weights one behind the other.
 
 const (
 	// packedColumns is the number of columns of a block.
@@ -56,8 +56,8 @@ func (m Matrices) eightsFor(machine Machine, n, rows int) int {
 // packedEights are the numbers of eights of vectors that can be packed together.
 var packedEights = []int{4, 8, 16}
 
-// packedShape is what tiles of packed vectors differ in: groups of a threadgroup, the tiles of 64 rows of weights of each,
-// of each weight of a pair, and the blocks of codes that are read ahead.
+// packedShape is what tiles of packed vectors differ in: groups of a threadgroup, the tiles of 64 rows of weights of
+// each, of each weight of a pair, and the blocks of codes that are read ahead.
 type packedShape struct{ sets, deep, ahead int }
 
 // packedShapes are those worth measuring for so many eights of vectors, the ones that were fastest for large weights on
@@ -122,8 +122,8 @@ func (m Matrices) packedDefines(t Tile, planes int) []Define {
 		"PACKED_PLANES", planes, "PACKED_EACH", t.Each)...)
 }
 
-// PackedSums returns how many numbers threadgroups leave for each other, f32, and how many arrivals they count, u32, for
-// any of some tiles of packed vectors, of which there are up to tokens.
+// PackedSums returns how many numbers threadgroups leave for each other, f32, and how many arrivals they count, u32,
+// for any of some tiles of packed vectors, of which there are up to tokens.
 func (m MatMul) PackedSums(tiles []Tile, tokens int) (sums, arrivals int) {
 	return m.packedSums(tiles, m.N, tokens)
 }
@@ -158,7 +158,8 @@ func (m Matrices) checkPacked(t Tile, planes int) error {
 		return fmt.Errorf("tile: %d vectors, %d eights of which are packed, want as many: 4, 8 or 16 eights", t.BM,
 			m.Packed)
 	case t.WM != 1 || t.WN < 4 || t.WN%4 != 0 || t.WN > 32 || t.BN < 1 || t.BN%(16*t.WN*planes) != 0:
-		return fmt.Errorf("tile: %d rows of weights for %d×%d simdgroups, want a multiple of %d for each of 4, 8, … 32", t.BN,
+		return fmt.Errorf("tile: %d rows of weights for %d×%d simdgroups, want a multiple of %d for each of 4, 8, … 32",
+			t.BN,
 			t.WM, t.WN, 16*planes)
 	}
 	return nil

@@ -79,8 +79,8 @@ func (m Matrices) streamStage(s streamed) int {
 	return s.Strip*(s.Columns*m.Bits/8+s.affine()) + between
 }
 
-// streamMemory is ROWS_MEMORY and ROWS_X of matmul_stream.metal, in bytes. Vectors are behind the ring, or as far back as
-// there is memory for.
+// streamMemory is ROWS_MEMORY and ROWS_X of matmul_stream.metal, in bytes. Vectors are behind the ring, or as far
+// back as there is memory for.
 func (m Matrices) streamMemory(t Tile, planes, n int) (all, x int) {
 	s := m.ring(t, planes, n)
 	stage, vectors, sums := m.streamStage(s), t.BM*(2*s.Columns+32), 2*s.Simdgroups*mostStreamed*(s.Strip+4)*4

@@ -96,9 +96,9 @@ func TestMatMulDirect(t *testing.T) {
 }
 
 // TestMatMulPacked multiplies packed vectors: 32, 64 and 128 of them, of which the last ones are not there; with one
-// and more groups of simdgroups, with 64 and 128 rows of weights for each, with rows that no weight has; with threadgroups
-// that have several tiles, one, or a part of one; with fewer and more stages, and blocks of codes ahead, than there are
-// blocks.
+// and more groups of simdgroups, with 64 and 128 rows of weights for each, with rows that no weight has; with
+// threadgroups that have several tiles, one, or a part of one; with fewer and more stages, and blocks of codes ahead,
+// than there are blocks.
 func TestMatMulPacked(t *testing.T) {
 	t.Parallel()
 	group := func(n int, symmetric bool) kernels.Format {
@@ -189,8 +189,8 @@ func TestMatMulPackedRefusals(t *testing.T) {
 	}
 }
 
-// TestMatMulPackedOrder: the first tile is the fastest of an H100's, or nearly so (docs/notes/measured-many.md), and all
-// multiprocessors have blocks of it.
+// TestMatMulPackedOrder: the first tile is the fastest of an H100's, or nearly so (docs/notes/measured-many.md), and
+// all multiprocessors have blocks of it.
 func TestMatMulPackedOrder(t *testing.T) {
 	machine := kernels.Machine{Target: kernels.CUDA, Cores: 132, Groups: true, TransferMemory: 225 << 10}
 	for _, c := range []struct{ rows, n, k, sets, ahead, each int }{

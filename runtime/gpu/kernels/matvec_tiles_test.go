@@ -37,7 +37,8 @@ func TestMatVecTiles(t *testing.T) {
 	}
 }
 
-// TestMatVecTilesRefusals: tiles are for some vectors and nothing but their products, and the default for small weights.
+// TestMatVecTilesRefusals: tiles are for some vectors and nothing but their products, and the default for small
+// weights.
 func TestMatVecTilesRefusals(t *testing.T) {
 	t.Parallel()
 	ok := kernels.MatVecMany{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 64}, K: 2048, M: 8},

@@ -170,8 +170,9 @@ func chunk(name string, a kernels.Attention, tokens, position int) testCase {
 // rowsChunk is chunk of one sequence over blocks.
 func rowsChunk(name string, of kernels.Attention, tokens, position int) testCase {
 	out := chunk(name, of, tokens, position)
-	a := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 64, Columns: (position + tokens + 63) / 64, Cache: of.Cache}, D: of.D,
-		Heads: of.Heads, KVHeads: of.KVHeads,
+	a := kernels.BlockAttention{
+		Blocks: kernels.Blocks{Rows: 64, Columns: (position + tokens + 63) / 64, Cache: of.Cache},
+		D:      of.D, Heads: of.Heads, KVHeads: of.KVHeads,
 		Window: of.Window, Scale: of.Scale}
 	rows := make([]kernels.BlockRow, tokens)
 	for i := range rows {
