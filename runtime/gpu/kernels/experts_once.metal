@@ -4,37 +4,42 @@
 #include "product.h"
 #include "mixture.h"
 #include "raw.h"
-// experts_choose of experts.metal for some tokens, with the same buffers, and results that differ since x is rounded to bf16: an
-// expert's weights are read once for all tokens that use it. Every threadgroup chooses the experts of all tokens. Then
-// the threadgroups, as many as the device runs at once, divide the steps of all experts evenly among each other: a step is eight
-// rows of the gate matrix and the same rows of up, multiplied with all tokens, for a tile of vectors has eight columns
-// anyway. A simdgroup has RAW_COLUMNS columns, those of the tokens in registers; the weights of ONCE_DEPTH steps are under way,
-// also where one expert ends. Sums of as many steps are added up at once, at a barrier.
+// Computes what experts_choose of experts.metal computes, for up to 8 tokens, with the same buffers. Results differ, since x is
+// rounded to bf16. The weights of an expert are read once for all tokens that use it.
+//
+// Every threadgroup first chooses the experts of all tokens. There are as many threadgroups as the device runs at once. They divide
+// the steps of all chosen experts, and of the shared one, evenly among each other. A step is eight rows of an expert's gate matrix
+// and the same eight rows of its up matrix. It multiplies them with all tokens, also with those that do not use the expert: a tile
+// of vectors has eight columns anyway.
+//
+// A simdgroup takes RAW_COLUMNS columns of every row, and keeps these columns of all tokens in registers. It reads the weights of
+// ONCE_DEPTH steps ahead, also across the end of an expert. After every ONCE_DEPTH steps there is one barrier, and then the threads
+// add up the sums of all simdgroups.
 #define PORT_WAITS
 #define PORT_RELEASES
 
 #ifndef ONCE_GROUPS         // threadgroups
 #define ONCE_GROUPS 4
 #endif
-#ifndef ONCE_DEPTH          // steps for which weights are under way: 1 to 4
+#ifndef ONCE_DEPTH          // steps whose weights are read ahead: 1 to 4
 #define ONCE_DEPTH 1
 #endif
-#ifndef ONCE_ROOM           // threadgroups for which a multiprocessor must have registers
+#ifndef ONCE_ROOM           // threadgroups that one multiprocessor must have registers for
 #define ONCE_ROOM 1
 #endif
 #define ONCE_WIDE (MATVEC_K / RAW_COLUMNS)            // simdgroups
 #define ONCE_THREADS (ONCE_WIDE * 32)
-#define ONCE_STEPS (EXPERTS_N / 8)                    // of an expert
+#define ONCE_STEPS (EXPERTS_N / 8)                    // steps of an expert
 #define ONCE_TOKENS 8
 #define ONCE_PAIRS (ONCE_TOKENS * EXPERTS_TOP)
-#define ONCE_CHOOSERS (ONCE_WIDE < 8 ? ONCE_WIDE : 8)  // simdgroups that choose experts, a token each at a time
+#define ONCE_CHOOSERS (ONCE_WIDE < 8 ? ONCE_WIDE : 8)  // simdgroups that choose experts, each for one token at a time
 #define ONCE_LISTS (ONCE_CHOOSERS * 2 * ROUTER_LIST)
-#define ONCE_WORDS (ONCE_TOKENS / 4)                  // that have a byte for each token
-#define ONCE_SUMS 128                                 // of a step of a simdgroup: 16 rows of eight vectors
+#define ONCE_WORDS (ONCE_TOKENS / 4)                  // words with one byte for each token
+#define ONCE_SUMS 128                                 // sums that a simdgroup makes in a step: 16 rows times eight vectors
 #define ONCE_KEPT (2 * ONCE_DEPTH * ONCE_WIDE * ONCE_SUMS)
 
-// Chooses the experts of all tokens, with all threads. keys and places [ONCE_TOKENS * EXPERTS_TOP] get what router_rank gives,
-// table [ROUTER_EXPERTS][ONCE_TOKENS] 1 + an expert's number among the token's experts, where it was 0.
+// Chooses the experts of all tokens, with all threads. keys and places [ONCE_TOKENS * EXPERTS_TOP] get what router_rank returns.
+// table [ROUTER_EXPERTS][ONCE_TOKENS], all zeros before, gets 1 + the rank of the expert among the experts of the token.
 inline void once_rank(device const float* logits, int tokens, int simd, int lane, threadgroup uint* lists, threadgroup uint* keys, threadgroup int* places, threadgroup uchar* table) {
   threadgroup uint* list = lists + simd * 2 * ROUTER_LIST;
   threadgroup int* at = (threadgroup int*)(list + ROUTER_LIST);
@@ -44,7 +49,7 @@ inline void once_rank(device const float* logits, int tokens, int simd, int lane
     threadgroup int* chosen = places + token * EXPERTS_TOP;
     const int count = router_shorten(logits + long(token) * ROUTER_EXPERTS, lane, list, at);
     simdgroup_barrier(mem_flags::mem_threadgroup);
-    if (count <= 32) {  // as nearly always: each lane finds the rank of one
+    if (count <= 32) {  // nearly always: each lane finds the rank of one candidate
       const uint key = lane < count ? list[lane] : 0u;
       int rank = 0;
       UNROLL for (int i = 0; i < 32; i++) {
@@ -63,7 +68,8 @@ inline void once_rank(device const float* logits, int tokens, int simd, int lane
   }
 }
 
-// Lists the experts that tokens have chosen, with all threads, and returns their number. slots gets their rows of the table.
+// Lists the experts that at least one token has chosen, with all threads, and returns how many they are. slots gets the row of
+// table of each listed expert.
 inline int once_list(threadgroup const uint* table, int thread_index, threadgroup int* totals, threadgroup int* list, threadgroup uint* slots) {
   const int lane = thread_index % 32;
   const int simd = thread_index / 32;
@@ -104,9 +110,9 @@ struct once_lift {
   device float* y;
   threadgroup const int* list;
   threadgroup const uint* slots;
-  threadgroup const float* factors;  // of the tokens' norms
+  threadgroup const float* factors;  // 1 / RMS of each token, with MATVEC_NORM
   int tokens;
-  // Starts to read a step's rows; the lower eight are those of the gate.
+  // Starts to read the 16 rows of a step. The lower eight are of the gate matrix, the upper eight of the up matrix.
   void read(int step, int simd, int lane, thread raw_rows& to) thread {
     const int at = step / ONCE_STEPS;
     const bool apart = EXPERTS_SHARED && at == 0;
@@ -115,7 +121,7 @@ struct once_lift {
       raw_read(apart ? v[upper] : w[upper], apart ? vscales[upper] : scales[upper], apart ? vbiases[upper] : biases[upper], row, MATVEC_K, simd * RAW_COLUMNS, lane, upper, to);
     }
   }
-  // Takes the results of a step's row for a token, if that uses the expert.
+  // Writes the result of one row of a step for a token, if the token uses the expert. gate and up are the two products.
   void end(int step, int token, int row, float gate, float up) thread {
     const int at = step / ONCE_STEPS;
     const bool apart = EXPERTS_SHARED && at == 0;
@@ -127,7 +133,7 @@ struct once_lift {
   }
 };
 
-// Takes steps begin to end - 1. vectors and totals are those of raw_multiply, memory has ONCE_KEPT numbers.
+// Runs steps begin to end - 1. vectors and totals are the parameters x and totals of raw_multiply. memory has ONCE_KEPT floats.
 inline void once_run(thread once_lift& product, int begin, int end, thread const uint* vectors, thread const float* totals, threadgroup float* memory, int simd, int lane) {
   raw_rows ahead[ONCE_DEPTH];
   UNROLL for (int d = 0; d < ONCE_DEPTH; d++) {
@@ -145,7 +151,7 @@ inline void once_run(thread once_lift& product, int begin, int end, thread const
       }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    // Meanwhile others go on to the other side of the memory.
+    // While one simdgroup adds up here, another one may already write to the other half of memory.
     NOUNROLL for (int i = simd * 32 + lane; i < min(ONCE_DEPTH, end - first) * ONCE_SUMS; i += ONCE_THREADS) {
       const int d = i / ONCE_SUMS;
       threadgroup const float* from = kept + d * (ONCE_WIDE * ONCE_SUMS) + i % ONCE_SUMS;
@@ -158,11 +164,11 @@ inline void once_run(thread once_lift& product, int begin, int end, thread const
   }
 }
 
-// Reads a simdgroup's columns of the tokens, lane / 4 of each eight, as raw_multiply takes them, and returns the sum of their squares.
-// With a norm they are multiplied by its weights.
+// Reads 64 columns of a token, 16 of each of four groups from column on, and writes them to out in the order of raw_multiply. With a
+// norm it multiplies them by the norm's weights, and returns the sum of their squares before that; else it returns 0.
 inline float once_vector(device const float* x, device const MATVEC_NORM_T* norm, int column, thread uint* out) {
   float square = 0.0f;
-  UNROLL for (int i = 0; i < 8; i++) {  // words of eight columns
+  UNROLL for (int i = 0; i < 8; i++) {  // eight columns at a time
     const int at = column + i / 2 * 64 + i % 2 * 8;
     float v[8];
     UNROLL for (int h = 0; h < 2; h++) {
@@ -181,7 +187,8 @@ inline float once_vector(device const float* x, device const MATVEC_NORM_T* norm
   return square;
 }
 
-// Writes the chosen experts and their scores [T, PARTS], with all threads of a threadgroup, and publishes the experts.
+// Writes the chosen experts and their scores, both [T, PARTS], with all threads of one threadgroup. It publishes the experts, so that
+// the next kernel may read them before its wait.
 inline void once_write(device const float* logits, device const ROUTER_SCALES_T* expert_scales, device const float* gates, threadgroup const uint* keys, threadgroup const int* places,
                        int tokens, int simd, int lane, device int* experts, device float* scores) {
   for (int i = simd * 32 + lane; i < tokens * EXPERTS_PARTS; i += ONCE_THREADS) {
@@ -227,7 +234,7 @@ kernel void once_choose(device const uint* w0 [[buffer(0)]],
                         device const int* step [[buffer(26)]],
                         uint group [[threadgroup_position_in_grid]],
                         uint thread_index [[thread_index_in_threadgroup]]) {
-  TG_ARRAY(float, memory, ONCE_KEPT > ONCE_LISTS ? ONCE_KEPT : ONCE_LISTS);  // first lists of candidates, then sums
+  TG_ARRAY(float, memory, ONCE_KEPT > ONCE_LISTS ? ONCE_KEPT : ONCE_LISTS);  // first the lists of candidates, then sums
   TG_ARRAY(uint, table, ROUTER_EXPERTS * ONCE_WORDS);
   TG_ARRAY(uint, keys, ONCE_PAIRS);
   TG_ARRAY(int, places, ONCE_PAIRS);

@@ -15,7 +15,7 @@
 #ifndef SORT_ROWS        // pairs of a tile
 #define SORT_ROWS 16
 #endif
-#ifndef SORT_TILES       // tiles that there is room for
+#ifndef SORT_TILES       // tiles that the buffer tiles has room for
 #define SORT_TILES 16
 #endif
 #ifndef COMBINE_N        // columns, a multiple of 4
@@ -28,10 +28,10 @@
 #define COMBINE_THREADS 32
 #endif
 #define SORT_THREADS (SORT_SIMDS * 32)
-#define COMBINE_AHEAD (SORT_TOP < 8 ? SORT_TOP : 8)  // rows that a thread reads together
+#define COMBINE_AHEAD (SORT_TOP < 8 ? SORT_TOP : 8)  // rows of x that a thread reads before it uses any
 
-// Returns the expert of a lane's pair, -1 for none; rank and equal tell how many pairs of the simdgroup have the same one:
-// of the lanes before, and in all. Ballots of the bits of experts' numbers find them.
+// Returns the expert of a lane's pair, or -1 where there is no pair. equal gets the number of pairs of the simdgroup with the same
+// expert, rank the number of these pairs in the lanes before. Ballots over the bits of the experts' numbers find them.
 inline int sort_find(device const int* experts, int pair, int pairs, uint lane, thread int& rank, thread int& equal) {
   const int expert = pair < pairs ? clamp(experts[pair], 0, SORT_EXPERTS - 1) : -1;
   uint same = port_ballot(expert >= 0);
@@ -54,8 +54,8 @@ inline int sort_before(int v, uint lane) {
   return sum - v;
 }
 
-// From the pairs that each simdgroup has counted of an expert, makes the numbers of pairs of it in the sections before
-// each; returns the number of all. All reads are in flight together.
+// counts has the number of an expert's pairs in the section of each simdgroup. Replaces each by the number of the expert's pairs in
+// all sections before it, and returns the number of all its pairs. All reads are in flight together.
 inline int sort_sections(threadgroup ushort* counts, int expert) {
   int mine[SORT_SIMDS];
   UNROLL for (int s = 0; s < SORT_SIMDS; s++) mine[s] = int(counts[s * SORT_EXPERTS + expert]);
@@ -67,7 +67,8 @@ inline int sort_sections(threadgroup ushort* counts, int expert) {
   return count;
 }
 
-// Writes the place of an expert's first pair, its tiles and, with all threads, the tiles behind the last.
+// Writes the place of an expert's first pair to starts, and the expert's tiles. All threads together mark the places after the last
+// tile as empty.
 inline void sort_tiles(int count, uint thread_index, uint simd, uint lane, threadgroup int* totals, threadgroup int* starts, device int4* tiles) {
   const int parts = (count + SORT_ROWS - 1) / SORT_ROWS;
   const int before = sort_before(count, lane), tiles_before = sort_before(parts, lane);
@@ -84,9 +85,9 @@ inline void sort_tiles(int count, uint thread_index, uint simd, uint lane, threa
   for (int i = all + expert; i < SORT_TILES; i += SORT_THREADS) tiles[i] = int4(-1, 0, 0, 0);
 }
 
-// experts_sort, with one threadgroup. Every simdgroup counts the experts in its section of the pairs. From the counts
-// follow the places where it puts its pairs. order [T * SORT_TOP] gets the pairs; tiles [SORT_TILES][4] get (expert,
-// first, end, 0) as indices into order, with expert -1 behind the last tile.
+// experts_sort, with one threadgroup. Every simdgroup counts the pairs of each expert in its section of the pairs. The
+// places of its pairs in order follow from the counts. order [T * SORT_TOP] gets the pairs. tiles [SORT_TILES][4] get
+// (expert, first, end, 0), where first and end are indices into order. The expert is -1 after the last tile.
 [[max_total_threads_per_threadgroup(SORT_THREADS)]]
 kernel void experts_sort(device const int* experts [[buffer(0)]],
                          device int* order [[buffer(1)]],
@@ -145,7 +146,7 @@ kernel void experts_combine(device const float* x [[buffer(0)]],
   x += long(token) * SORT_TOP * COMBINE_N + column;
   scores += token * SORT_TOP;
   UNROLL for (int begin = 0; begin < SORT_TOP; begin += COMBINE_AHEAD) {
-    float4 v[COMBINE_AHEAD];  // read before any is used
+    float4 v[COMBINE_AHEAD];  // all are read before any is used
     float score[COMBINE_AHEAD];
     UNROLL for (int j = 0; j < COMBINE_AHEAD; j++) {
       if (begin + j >= SORT_TOP) break;

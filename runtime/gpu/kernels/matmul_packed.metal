@@ -2,23 +2,23 @@
 #include "weights.h"
 #include "lanes.h"
 #include "epilogue.h"
-// The products of matmul.metal for 17 to 128 rows of x, with codes of 4 bits: results that differ by roundings. Weights go from
-// device memory to the registers that multiply them, as in matmul_direct.metal; rows of x are copied to threadgroup memory,
-// PACKED_STAGES stages ahead, where port_group_multiply reads them.
+// Computes the products of matmul.metal for 17 to 128 rows of x, with codes of 4 bits. Results differ by roundings. Weights go from
+// device memory to the registers that multiply them, as in matmul_direct.metal. Rows of x are copied to threadgroup memory, into
+// PACKED_STAGES stages. There port_group_multiply reads them.
 //
-// Four simdgroups, a group, multiply 64 rows of a weight together; each has 16 of the rows. Of a block of 128 columns, lane 4g + q
-// has columns 32q to 32q + 31 of rows g and g + 8: a word of codes is eight of them, a, b, ... h. Step 2i + 0 of a block multiplies
-// columns a, e, b, f of word i of every lane, step 2i + 1 columns c, g, d, h, since that is how pairs of codes come out of a word.
-// matmul_prepare packs x in the order of these steps: [tile of PACKED_EIGHTS * 8 rows][block][word][a, b, c or d][row]
-// [lane of four][that column and the one four further].
+// Four simdgroups are a group. A group multiplies 64 rows of a weight; each of its simdgroups has 16 of them. A block is 128
+// columns. Lane 4g + q has columns 32q to 32q + 31 of rows g and g + 8 of a block. A word of codes is eight of these columns, called
+// a, b, ... h. Step 2i of a block multiplies columns a, e, b, f of word i of every lane, and step 2i + 1 columns c, g, d, h: in these
+// pairs codes come out of a word. matmul_prepare packs x in the order of the steps: [tile of PACKED_EIGHTS * 8 rows][block][word]
+// [a, b, c or d][row][lane of four][that column and the one four further].
 //
-// A threadgroup has PACKED_SETS groups, and each group PACKED_TILES times 64 rows of a weight, or of each weight of a gated
-// pair (PACKED_PLANES). Groups share the rows of x, and nothing holds them together but the counters of stages.
+// A threadgroup has PACKED_SETS groups. Each group has PACKED_TILES times 64 rows of a weight, or of each weight of a gated pair
+// (PACKED_PLANES). Groups share the rows of x. They wait for each other only at the counters of stages.
 //
-// The grid is (tiles of rows of x, threadgroups). The blocks of all tiles of columns of y, one tile behind the other, are divided
-// among the threadgroups: each has PACKED_EACH of them in a row, so that all multiprocessors have the same to do. Where a tile's
-// blocks belong to several threadgroups, each leaves its sums in device memory, simdgroup by simdgroup, and the last one adds
-// up those of all. It does so in the order of columns, whichever comes last.
+// The grid is (tiles of rows of x, threadgroups). The blocks of all tiles of columns of y are one sequence, tile after tile. Each
+// threadgroup has PACKED_EACH consecutive blocks of it, so that all multiprocessors have the same amount of work. Where several
+// threadgroups have blocks of one tile, each writes its sums to device memory, simdgroup by simdgroup, and the last one adds up the
+// sums of all. It adds them in the order of columns, so the result does not depend on which one is the last.
 #define PORT_WAITS
 #ifndef MATMUL_K
 #define MATMUL_K 256                    // columns: a multiple of 128
@@ -27,23 +27,23 @@
 #define PACKED_EIGHTS 4                 // eights of rows of x in a tile: 4, 8 or 16
 #define PACKED_SETS 1
 #define PACKED_TILES 1
-#define PACKED_STAGES 3                 // at least: a stage is copied to while the block before the one in its place is multiplied
+#define PACKED_STAGES 3                 // at least 3: while block n is multiplied, the stage that had block n - 2 is filled
 #define PACKED_AHEAD 1                  // blocks of codes read ahead
 #define PACKED_PLANES 1                 // 2 for a gated pair of weights
 #define PACKED_EACH 2
 #endif
 #define PACKED_ROWS (PACKED_EIGHTS * 8)
-#define PACKED_GROUP (PACKED_TILES * PACKED_PLANES)  // times 64 rows of weights of a group
+#define PACKED_GROUP (PACKED_TILES * PACKED_PLANES)  // a group has so many times 64 rows of weights
 #define PACKED_COLUMNS (PACKED_SETS * PACKED_TILES * 64)
 #define PACKED_SIMDS (PACKED_SETS * 4)
-#define PACKED_BLOCKS (MATMUL_K / 128)               // of a tile
-// Every part of a tile is a multiple of the blocks read ahead.
+#define PACKED_BLOCKS (MATMUL_K / 128)               // blocks of a tile
+// Whether the number of blocks of every part of a tile is a multiple of PACKED_AHEAD.
 #define PACKED_EVEN (PACKED_EACH % PACKED_AHEAD == 0 && PACKED_BLOCKS % PACKED_AHEAD == 0)
 #define PACKED_ALL ((MATMUL_N + PACKED_COLUMNS - 1) / PACKED_COLUMNS * PACKED_BLOCKS)
 #define PACKED_STAGE (PACKED_ROWS * 256)             // bytes of x for a block
-#define PACKED_SUMS (PACKED_EIGHTS * 4)              // of a lane, for 64 rows of weights of its group
-#define PACKED_LEFT (PACKED_GROUP * PACKED_EIGHTS)   // times four sums of a lane in all
-// Two threadgroups of one group have the registers of a multiprocessor.
+#define PACKED_SUMS (PACKED_EIGHTS * 4)              // sums of a lane for 64 rows of weights
+#define PACKED_LEFT (PACKED_GROUP * PACKED_EIGHTS)   // a lane has so many times four sums
+// A multiprocessor has registers for two threadgroups of one group each.
 #define PACKED_BOUND PORT_BOUND(PACKED_SIMDS * 32, PACKED_SETS > 1 ? 1 : 2)
 
 // The scales or biases of a block of a row.
@@ -55,21 +55,21 @@ typedef uint packed_affine;
 typedef ushort packed_affine;
 #endif
 
-// What a lane has of a block of a row: 32 codes, and the block's scales and biases.
+// A lane's part of a block of a row: its 32 codes, and all scales and biases of the block.
 struct packed_codes {
   uint4 codes;
   packed_affine scales;
   packed_affine biases;
 };
 
-// A weight, or what follows a place in it.
+// A weight, or a place in a weight.
 struct packed_weights {
   device const uint* w;
   device const WEIGHT_SCALE* scales;
   device const WEIGHT_SCALE* biases;
 };
 
-// The scale or the bias of a lane's columns.
+// Returns the scale or the bias of a lane's 32 columns.
 inline bfloat packed_number(packed_affine all, int lane) {
 #if WEIGHT_GROUP == 32
   return as_type<bfloat>(ushort((lane & 2 ? all.y : all.x) >> ((lane & 1) * 16)));
@@ -80,12 +80,12 @@ inline bfloat packed_number(packed_affine all, int lane) {
 #endif
 }
 
-// The first row of weights that a lane has of a tile.
+// Returns the first row of weights of a lane in a tile.
 inline int packed_row(int tile, int thread_index) {
   return tile * PACKED_COLUMNS + thread_index / 128 * (PACKED_TILES * 64) + thread_index / 32 % 4 * 16 + thread_index % 32 / 4;
 }
 
-// Moves a weight to a row, and to a lane's columns of a block.
+// Moves p from the beginning of a weight to a lane's columns of a block of a row.
 inline void packed_find(thread packed_weights& p, int row, int block, int lane) {
   p.w += long(row) * WEIGHT_WORDS(MATMUL_K) + block * WEIGHT_WORDS(128) + lane % 4 * WEIGHT_WORDS(32);
   const long group = long(row) * (MATMUL_K / WEIGHT_GROUP) + block * (128 / WEIGHT_GROUP);
@@ -93,7 +93,7 @@ inline void packed_find(thread packed_weights& p, int row, int block, int lane) 
   p.biases += group;
 }
 
-// Moves to the block PACKED_AHEAD blocks further.
+// Moves the places in all weights on by PACKED_AHEAD blocks.
 inline void packed_skip(thread packed_weights* p) {
   UNROLL for (int i = 0; i < PACKED_PLANES; i++) {
     p[i].w += PACKED_AHEAD * WEIGHT_WORDS(128);
@@ -102,7 +102,7 @@ inline void packed_skip(thread packed_weights* p) {
   }
 }
 
-// Reads a lane's codes of all rows of its group, of the block that is ahead blocks behind a place in row row.
+// Reads a lane's codes of all its rows in one block. from is a place in row number row; the block is ahead blocks after it.
 inline void packed_read(thread const packed_weights* from, int row, int ahead, thread packed_codes* out) {
   UNROLL for (int i = 0; i < PACKED_GROUP * 2; i++) {
     const int more = i / 2 / PACKED_PLANES * 64 + i % 2 * 8;
@@ -114,16 +114,16 @@ inline void packed_read(thread const packed_weights* from, int row, int ahead, t
   }
 }
 
-// The stages of a threadgroup's blocks, which are numbered from 0.
+// The stages of x of a threadgroup, whose blocks are numbered from 0.
 struct packed_stages {
   device const uchar* x;  // a tile of rows
-  int begin, blocks;      // the number of the first one among the blocks of all tiles, and how many there are
+  int begin, blocks;      // the number of its first block among the blocks of all tiles, and how many blocks it has
   threadgroup uchar* memory;
   threadgroup port_transfer* full;
   threadgroup port_arrivals* empty;
 };
 
-// Copies the rows of x of a block to its stage, as soon as that is free. A simdgroup calls it.
+// Starts to copy the rows of x of a block to its stage, as soon as the stage is free. One simdgroup calls it.
 inline void packed_copy(thread const packed_stages& stages, int number, int lane) {
   const int stage = number % PACKED_STAGES;
   if (number >= PACKED_STAGES) port_arrivals_wait(stages.empty + stage, uint(number / PACKED_STAGES - 1));
@@ -132,8 +132,8 @@ inline void packed_copy(thread const packed_stages& stages, int number, int lane
   port_transfer_shared(stages.memory + stage * PACKED_STAGE, stages.x + long((stages.begin + number) % PACKED_BLOCKS) * PACKED_STAGE, PACKED_STAGE, stages.full + stage);
 }
 
-// Adds to sums [PACKED_GROUP][PACKED_SUMS] the products of word i of rows t of a lane's group with a block of x. The words' numbers
-// are in a, which may still be read afterwards.
+// Adds to sums [PACKED_GROUP][PACKED_SUMS] the products of word i of a lane's codes with a block of x, for part t of its group, which
+// is 64 rows of a weight. a gets the dequantized codes. The tensor cores may still read a after the return.
 inline void packed_word(thread const packed_codes* codes, int i, int t, threadgroup const uchar* x, int lane, thread uint4* a, thread float* sums) {
   UNROLL for (int r = 0; r < 2; r++) {
     const bfloat scale = packed_number(codes[2 * t + r].scales, lane);
@@ -146,15 +146,15 @@ inline void packed_word(thread const packed_codes* codes, int i, int t, threadgr
   port_group_end();
 }
 
-// Adds to sums the products of a lane's group with a block of x. The last ones may be under way afterwards.
+// Adds to sums the products of a lane's group with a block of x. The last of them may still run after the return.
 inline void packed_block(thread const packed_stages& stages, int number, thread const packed_codes* codes, int thread_index, thread float* sums) {
   const int lane = thread_index % 32, next = number - 2 + PACKED_STAGES;
   threadgroup const uchar* x = stages.memory + number % PACKED_STAGES * PACKED_STAGE;
-  uint4 a[2][2];  // of two steps in turns: those of the one before may still be read
+  uint4 a[2][2];  // dequantized codes of two steps in turns: those of the step before may still be read
   port_transfer_wait(stages.full + number % PACKED_STAGES, uint(number / PACKED_STAGES));
   UNROLL for (int s = 0; s < 4 * PACKED_GROUP; s++) {
-    port_group_wait<1>();  // at the first step, too: those before may be reading a
-    if (s == 1) {  // the block before is multiplied here, and the one before that perhaps everywhere
+    port_group_wait<1>();  // also at the first step: products of the block before may still read a
+    if (s == 1) {  // this simdgroup has done block number - 1, and perhaps all have done block number - 2
       if (number > 0) port_arrive(stages.empty + (number + PACKED_STAGES - 1) % PACKED_STAGES, uint(lane));
       if (thread_index < 32 && number >= 2 && next < stages.blocks) packed_copy(stages, next, lane);
     }
@@ -162,14 +162,15 @@ inline void packed_block(thread const packed_stages& stages, int number, thread 
   }
 }
 
-// Where threadgroup number of the grid leaves a lane's sums of the tile that it begins with (part 0) or ends with (1):
-// [PACKED_LEFT][lane] of float4.
+// Returns where threadgroup number number of the grid leaves a lane's sums of the tile that it begins with (part 0) or ends with
+// (part 1): [PACKED_LEFT][lane] of float4.
 inline device float4* packed_sums(device float* left, uint3 group, uint3 groups, int number, int part, int thread_index) {
   const long at = ((long(group.x) * groups.y + number) * 2 + part) * PACKED_SIMDS + thread_index / 32;
   return (device float4*)left + at * (PACKED_LEFT * 32) + thread_index % 32;
 }
 
-// Replaces a lane's sums of blocks first to last - 1 of a tile by those of the whole tile, and reports whether it has them.
+// Replaces a lane's sums of blocks first to last - 1 of a tile by the sums of the whole tile, and returns true. Where threadgroups
+// share the tile and this simdgroup is not the last one, it leaves its sums in device memory, and returns false.
 inline bool packed_join(thread float* sums, int tile, int first, int last, device float* left, device uint* arrivals, uint3 group, uint3 groups, int thread_index) {
   if (first == 0 && last == PACKED_BLOCKS) return true;
   device float4* out = packed_sums(left, group, groups, int(group.y), first == 0, thread_index);
@@ -188,7 +189,7 @@ inline bool packed_join(thread float* sums, int tile, int first, int last, devic
   return true;
 }
 
-// Calls f for every number of a lane's sums, with its row of x and column of y, where both are there.
+// Does f for every sum of a lane: i is its number, vector its row of x, and col its column of y. It skips those that do not exist.
 #define PACKED_RESULTS(f)                                                                           \
   UNROLL for (int i = 0; i < PACKED_TILES * PACKED_SUMS; i++) {                                     \
     const int at = i % PACKED_SUMS, col = row + i / PACKED_SUMS * 64 + at / 2 % 2 * 8;              \
@@ -196,18 +197,18 @@ inline bool packed_join(thread float* sums, int tile, int first, int last, devic
     if (vector < vectors && col < MATMUL_N) f;                                                      \
   }
 
-// Writes a lane's results, of vectors rows of x from row0 on.
+// Writes a lane's results for vectors rows of x, from row0 on.
 inline void packed_write(thread float* sums, device MATMUL_OUT* y, device const float* extra, int row0, int vectors, int row, int lane) {
 #if PACKED_PLANES == 2
   PACKED_RESULTS(matmul_write_glu(y, row0 + vector, col, sums[i / PACKED_SUMS * 2 * PACKED_SUMS + at], sums[(i / PACKED_SUMS * 2 + 1) * PACKED_SUMS + at]))
 #else
-  // All reads come first, since a compiler cannot know that writes do not change what is read.
+  // All reads of extra come first, since the compiler cannot know that writes to y do not change extra.
   PACKED_RESULTS(sums[i] = matmul_result(extra, row0 + vector, col, sums[i]))
   PACKED_RESULTS(matmul_store(y, row0 + vector, col, sums[i]))
 #endif
 }
 
-// Multiplies a threadgroup's blocks, and writes the tiles of which it has, or is the last to add, all sums.
+// Multiplies the blocks of a threadgroup. It writes the tiles of which it has all blocks, and the shared tiles that it finishes last.
 inline void packed_products(thread const packed_weights* weights, device const bfloat* x, device float* left, device uint* arrivals,
                             device MATMUL_OUT* y, device const float* extra, device const int* step, uint3 group, uint3 groups, int thread_index,
                             threadgroup uchar* memory, threadgroup port_transfer* full, threadgroup port_arrivals* empty) {
@@ -225,7 +226,7 @@ inline void packed_products(thread const packed_weights* weights, device const b
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   int last = 0;
-  NOUNROLL for (int done = begin; done < end; done += last - done % PACKED_BLOCKS) {  // a tile, or a part of one
+  NOUNROLL for (int done = begin; done < end; done += last - done % PACKED_BLOCKS) {  // a tile, or a part of a tile
     const int tile = done / PACKED_BLOCKS, first = done % PACKED_BLOCKS, number = done - begin - first;  // of the tile's first block
     const int row = packed_row(tile, thread_index), near = MATMUL_N % PACKED_COLUMNS == 0 ? row : min(row, MATMUL_N - 1);
     last = min(first + end - done, PACKED_BLOCKS);

@@ -1,11 +1,12 @@
 #include "port.h"
 #include "lanes.h"
-// Rows of x f32 [T, K], normed, as tiled products read them: rows of bf16, or of f32 with PREPARE_EXACT; rows in the order
-// of lanes with PREPARE_LANES; with PREPARE_EIGHTS packed for matmul_packed.metal, which says how.
+// Brings rows of x, f32 [T, K], into the form that tiled products read, after a norm if there is one. The forms are: rows of
+// bf16; rows of f32 (PREPARE_EXACT); rows of bf16 in the order of lanes (PREPARE_LANES, see lanes.h); and rows of bf16 packed in
+// tiles (PREPARE_EIGHTS, see matmul_packed.metal).
 //
-// A thread takes eight columns of a row, or the four eights that stand together in packed rows, and reads them all before
-// it uses any. So it writes pieces of 16 bytes. Without a norm the grid is (blocks of rows, blocks of columns); with one a
-// threadgroup has all columns of its rows, and a thread PREPARE_EACH times as many.
+// A thread takes eight columns of a row. In packed rows it takes four such eights, which stand together there. It reads all of
+// them before it uses any, and writes pieces of 16 bytes. Without a norm the grid is (blocks of rows, blocks of columns). With a
+// norm a threadgroup has all columns of its rows, and a thread takes PREPARE_EACH times as many columns.
 #define PORT_WAITS
 #ifndef PREPARE_K          // a multiple of 8
 #define PREPARE_K 256
@@ -19,7 +20,7 @@
 #ifndef PREPARE_EPS
 #define PREPARE_EPS 1e-6f
 #endif
-#ifndef PREPARE_EIGHTS     // eights of rows of a tile, 0 for rows as they are
+#ifndef PREPARE_EIGHTS     // a tile has so many times eight rows; 0 for rows that are not packed
 #define PREPARE_EIGHTS 0
 #endif
 #ifndef PREPARE_LANES      // rows in the order of lanes
@@ -28,7 +29,7 @@
 #ifndef PREPARE_ROWS       // rows of a threadgroup: a power of two, at most 32
 #define PREPARE_ROWS 1
 #endif
-#ifndef PREPARE_EACH
+#ifndef PREPARE_EACH       // items of a row that a thread takes
 #define PREPARE_EACH 1
 #endif
 #ifndef PREPARE_THREADS    // a multiple of 32
@@ -46,11 +47,11 @@
 #endif
 #define PREPARE_WEIGHTED (PREPARE_NORM == 1 || PREPARE_NORM == 2)
 #define PREPARE_RUNS (PREPARE_EIGHTS ? 4 : 1)               // eights of columns that a thread takes at a time: an item
-#define PREPARE_ITEMS (PREPARE_K / 8 / PREPARE_RUNS)        // of a row
+#define PREPARE_ITEMS (PREPARE_K / 8 / PREPARE_RUNS)        // items of a row
 #define PREPARE_WIDTH (PREPARE_THREADS / PREPARE_ROWS)      // items of a row that a threadgroup takes at a time
 #define PREPARE_SIMDS (PREPARE_THREADS / 32)
 
-// The first column of an eight of an item.
+// Returns the first column of eight number run of an item.
 inline int prepare_column(int item, int run) { return PREPARE_EIGHTS ? lanes_column(item, run) : item * 8; }
 
 // Writes an item of a row.
@@ -67,7 +68,8 @@ inline void prepare_write(device PREPARE_T* y, int row, int item, thread const f
 #endif
 }
 
-// What a norm multiplies a row by, from the sum of the squares of a thread's numbers of it, with all threads.
+// Returns the factor of a norm for a row, 1 / RMS. squares is the sum of the squares of the elements of the row that the thread has.
+// All threads call it.
 inline float prepare_factor(float squares, int thread_index, threadgroup float* partial) {
   UNROLL for (ushort distance = PREPARE_ROWS; distance < 32; distance *= 2) squares += simd_shuffle_xor(squares, distance);
   if (thread_index % 32 < PREPARE_ROWS) partial[thread_index / 32 * PREPARE_ROWS + thread_index % 32] = squares;

@@ -4,23 +4,24 @@
 #include "stream.h"
 #include "lanes.h"
 #include "epilogue.h"
-// The products of matmul_direct.metal for up to 8 rows of x, with the same buffers and results that differ by roundings. Weights
-// are copied to threadgroup memory through a ring of stages, as those of a product of one vector are (ring.h), so that they arrive
-// at the speed of the memory.
+// Computes the products of matmul_direct.metal for up to 8 rows of x, with the same buffers. Results differ by roundings. Weights are
+// copied to threadgroup memory through a ring of stages, as in a product of one vector (ring.h). So they arrive at the speed of
+// device memory.
 //
-// A threadgroup has STREAM_SIMDS simdgroups that multiply and one that copies. A simdgroup multiplies the same columns of all strips
-// of weights, so that the numbers of x in these columns stay in its registers. They are copied to threadgroup memory first. The
-// simdgroup that copies adds up the sums of the others while these multiply the next strip; after the last strip all others do.
+// A threadgroup has STREAM_SIMDS simdgroups that multiply, and one that copies. A simdgroup multiplies the same columns of every
+// strip of weights, so these columns of x stay in its registers. Before the first strip x is copied to threadgroup memory, from
+// where simdgroups read it. The simdgroup that copies also adds up the sums of a strip, while the other simdgroups multiply the next
+// strip. After the last strip the simdgroups that multiply add up.
 //
-// Codes are multiplied as they are. Code + ROWS_ADDED is a number in bf16, so that of a group of columns with scale s and bias b
+// Codes are not dequantized before they are multiplied. code + ROWS_ADDED is exact in bf16. For a group with scale s and bias b:
 //   sum (s code + b) x = s sum (code + ROWS_ADDED) x + (b - ROWS_ADDED s) sum x
-// The first sum is exact but for the order of fp32 additions. The last term of all groups is a product of its own: scales and biases
-// times the sums of x, which are split into ROWS_TERMS numbers in bf16. No weight is rounded.
+// In the first sum only the fp32 additions round. The second terms of all groups together are a product of their own: scales and
+// biases times the sums of x. These sums are split into ROWS_TERMS bf16 numbers. No weight is rounded.
 //
-// A step of a tensor core has columns of one group only. A lane has a quarter of them: 16 columns in a row.
+// A step of a tensor core has columns of one group only. A lane has a quarter of a group: 16 consecutive columns.
 //
-// Where rows of weights are long, ROWS_SHARES threadgroups share the columns of a strip, so that x has room in registers. The last of
-// them that is done adds up the parts of all, in their order.
+// Where rows of weights are long, ROWS_SHARES threadgroups share the columns of a strip, so that their columns of x fit into
+// registers. The threadgroup that is done last adds up the sums of all of them, always in the same order.
 //
 // The grid is (STREAM_GRID * ROWS_SHARES, blocks of rows of x).
 #ifndef MATMUL_K
@@ -28,32 +29,33 @@
 #define MATMUL_BM 8                                      // rows of x of a block, at most 8
 #endif
 #ifndef ROWS_SHARES
-#define ROWS_SHARES 1                                    // of STREAM_COLUMNS columns each
+#define ROWS_SHARES 1                                    // threadgroups that share a strip, with STREAM_COLUMNS columns each
 #endif
 #define ROWS_TILES (STREAM_STRIP / 16)
 #define ROWS_ADDED (WEIGHT_BITS == 4 ? 128 : 0)
-#define ROWS_SHIFT (WEIGHT_BIASES ? ROWS_ADDED : ROWS_ADDED + (1 << (WEIGHT_BITS - 1)))  // -b / s + ROWS_ADDED where no biases are stored
+#define ROWS_SHIFT (WEIGHT_BIASES ? ROWS_ADDED : ROWS_ADDED + (1 << (WEIGHT_BITS - 1)))  // where no biases are stored: ROWS_ADDED - b / s
 #define ROWS_TERMS 3
-#define ROWS_OWN (STREAM_OWN * 2)                        // groups of a simdgroup, at most the 16 of a step of a tensor core
+#define ROWS_OWN (STREAM_OWN * 2)                        // groups of a simdgroup: at most 16, as many as one step of a tensor core takes
 #define ROWS_AFFINE (MATVEC_K / WEIGHT_GROUP * 2)        // bytes of a row's scales
-#define ROWS_PIECE (STREAM_STRIP / STREAM_PLANES / 4)    // rows of a weight that are copied together: a quarter of a stage's
-// Bytes from a piece to the next one. Lanes that read at the same time have rows of different pieces, and these have different banks.
+#define ROWS_PIECE (STREAM_STRIP / STREAM_PLANES / 4)    // rows of a weight that are copied together: a quarter of its rows in a stage
+// Bytes from one piece to the next one. Lanes that read at the same time read rows of different pieces. The gap after each piece puts
+// these rows into different banks.
 #define ROWS_PITCH (ROWS_PIECE * STREAM_ROW + (WEIGHT_BITS == 4 ? 32 : 64))
-#define ROWS_SCALES (4 * STREAM_PLANES * ROWS_PITCH)     // where the scales of a stage begin, [rows][groups], and behind them its biases
+#define ROWS_SCALES (4 * STREAM_PLANES * ROWS_PITCH)     // where the scales of a stage begin, [rows][groups]; its biases follow
 #define ROWS_BIASES (ROWS_SCALES + STREAM_STRIP * ROWS_AFFINE)
 #define ROWS_STAGE (ROWS_SCALES + STREAM_STRIP * (1 + WEIGHT_BIASES) * ROWS_AFFINE)
 #define ROWS_X_PITCH (STREAM_COLUMNS * 2 + 32)           // bytes from one row of x to the next, so that banks differ
 #define ROWS_RING (STREAM_STAGES * ROWS_STAGE)
-#ifndef ROWS_X                                           // where x is at first: behind the ring, or in its last stages
+#ifndef ROWS_X                                           // where x is copied to at first: after the ring, or into its last stages
 #define ROWS_X ((ROWS_RING + 127) / 128 * 128)
 #endif
 #define ROWS_FREE (ROWS_X / ROWS_STAGE < STREAM_STAGES ? ROWS_X / ROWS_STAGE : STREAM_STAGES)  // stages before x
 #define ROWS_BEHIND (ROWS_X + MATMUL_BM * ROWS_X_PITCH)
-#define ROWS_SUMS (((ROWS_RING > ROWS_BEHIND ? ROWS_RING : ROWS_BEHIND) + 127) / 128 * 128)  // float [2][SIMDS][8][SUMS_PITCH]: of two strips in turns
+#define ROWS_SUMS (((ROWS_RING > ROWS_BEHIND ? ROWS_RING : ROWS_BEHIND) + 127) / 128 * 128)  // float [2][SIMDS][8][SUMS_PITCH]: sums of two strips in turns
 #define ROWS_SUMS_PITCH (STREAM_STRIP + 4)               // so that banks differ
 #define ROWS_KEPT (STREAM_SIMDS * 8 * ROWS_SUMS_PITCH)
 #define ROWS_MEMORY (ROWS_SUMS + 2 * ROWS_KEPT * 4)
-#define ROWS_RESULTS (ROWS_TILES * 4)                    // of a lane
+#define ROWS_RESULTS (ROWS_TILES * 4)                    // sums of a lane
 #define ROWS_THREADS (STREAM_THREADS + 32)
 
 // One weight.
@@ -75,7 +77,7 @@ struct rows_pair {
   device const WEIGHT_SCALE* scales[2];
   device const WEIGHT_SCALE* biases[2];
   device MATMUL_OUT* y;
-  device float* partial;  // none, nor arrivals
+  device float* partial;  // absent, as arrivals are
   device uint* arrivals;
   void place(int at, int plane, thread stream_place& p) thread {
     stream_row(plane ? w[1] : w[0], plane ? scales[1] : scales[0], plane ? biases[1] : biases[0], at, p);
@@ -83,15 +85,15 @@ struct rows_pair {
   void end(int row, int col, thread const float* out) thread { matmul_write_glu(y, row, col, out[0], out[1]); }
 };
 
-// What a lane has of the rows of x: the numbers of its columns, in the order in which it multiplies them, and sums of x by group, in
-// terms, times 1 and times -ROWS_SHIFT.
+// What a lane keeps of a row of x. numbers are its columns, in the order in which it multiplies them. totals are the sums of x over
+// groups, split into ROWS_TERMS bf16 numbers; shifted are these sums times -ROWS_SHIFT, split in the same way.
 struct rows_of_x {
   uint4 numbers[STREAM_OWN][4];
   uint totals[ROWS_TERMS * 2];
   uint shifted[ROWS_TERMS * 2];
 };
 
-// Splits two numbers into words of two numbers in bf16, of which the first has the leading bits.
+// Splits a and b into ROWS_TERMS bf16 numbers each, the one with the leading bits first. A word has one number of a and one of b.
 inline void rows_split(float a, float b, thread uint* out) {
   UNROLL for (int term = 0; term < ROWS_TERMS; term++) {
     const uint word = port_pack_bf16(a, b);
@@ -101,7 +103,7 @@ inline void rows_split(float a, float b, thread uint* out) {
   }
 }
 
-// Starts the copies of the columns of the first count rows of x, with one simdgroup.
+// Starts to copy the threadgroup's columns of the first count rows of x, with one simdgroup.
 inline void rows_copy(device const bfloat* x, int count, int lane, threadgroup uchar* to, threadgroup port_transfer* arrived) {
   if (lane == 0) port_transfer_expect(arrived, uint(count * STREAM_COLUMNS * 2));
   simdgroup_barrier(mem_flags::mem_none);
@@ -109,12 +111,13 @@ inline void rows_copy(device const bfloat* x, int count, int lane, threadgroup u
   simdgroup_barrier(mem_flags::mem_none);
 }
 
-// Reads the rows of x, and adds them up by group: with ones in one row of the other factor the sums of a group are a row of a product.
-// A lane is to have those of groups 2j, 2j + 1, 2j + 8 and 2j + 9 of row lane / 4, with j = lane % 4; scratch is 128 floats.
+// Reads the rows of x, and adds them up by group, with a tensor core: its other operand has ones in one row and zeros in all others,
+// so that row of the product is the sums of a group. A lane gets the sums of groups 2j, 2j + 1, 2j + 8 and 2j + 9 of row lane / 4 of x,
+// with j = lane % 4. scratch is 128 floats.
 inline void rows_read(threadgroup const uchar* x, int count, int simd, int lane, threadgroup float* scratch, thread rows_of_x& rows) {
   threadgroup const uchar* from = x + min(lane / 4, count - 1) * ROWS_X_PITCH + simd * STREAM_OWN * 256 + lane % 4 / 2 * 16;
   UNROLL for (int own = 0; own < STREAM_OWN; own++) {
-    // Of eight pieces of a group a lane has numbers 2j and 2j + 1; see lanes.h for where they stand.
+    // A group is eight pieces of eight columns, of which a lane has pieces 2j and 2j + 1. lanes.h says where they stand.
     UNROLL for (int i = 0; i < 4; i++) rows.numbers[own][i] = *(threadgroup const uint4*)(from + own * 256 + lane % 2 * 128 + i % 2 * 64 + i / 2 * 32);
   }
   float sums[4][4];
@@ -138,7 +141,7 @@ inline void rows_read(threadgroup const uchar* x, int count, int simd, int lane,
   simdgroup_barrier(mem_flags::mem_threadgroup);
 }
 
-// Sets all numbers to zeros.
+// Fills rows with zeros.
 inline void rows_nothing(thread rows_of_x& rows) {
   UNROLL for (int i = 0; i < STREAM_OWN * 4; i++) rows.numbers[i / 4][i % 4] = uint4(0, 0, 0, 0);
   UNROLL for (int i = 0; i < ROWS_TERMS * 2; i++) {
@@ -147,12 +150,12 @@ inline void rows_nothing(thread rows_of_x& rows) {
   }
 }
 
-// The row of its weight in a stage, of which a lane has one of an eight: of piece number lane / 4 % 4. eight counts eights of rows of a
-// weight, or of both weights of a pair in turns.
+// Returns which row of a weight in a stage a lane has, for eight rows that a step multiplies. The row is in piece lane / 4 % 4. eight
+// is the number of these eight rows; in a pair of weights, eights of both weights take turns.
 template <int PLANES>
 inline int rows_row(int eight, int lane) { return lane / 4 % 4 * ROWS_PIECE + eight / PLANES * 2 + lane / 16; }
 
-// A lane's codes of a group of a row: 16 columns in a row.
+// Reads a lane's codes of a group of a row: 16 consecutive columns.
 #define ROWS_WORDS (WEIGHT_BITS / 2)
 inline void rows_codes(threadgroup const uchar* from, thread uint* out) {
 #if WEIGHT_BITS == 4
@@ -164,7 +167,7 @@ inline void rows_codes(threadgroup const uchar* from, thread uint* out) {
 #endif
 }
 
-// Codes number i and i + 4 of eight, plus ROWS_ADDED, in bf16.
+// Returns codes i and i + 4 of eight codes, plus ROWS_ADDED each, in bf16.
 inline uint rows_pair_of(thread const uint* codes, int eight, int i) {
 #if WEIGHT_BITS == 4
   return port_code_pair(codes[eight], i);
@@ -173,10 +176,11 @@ inline uint rows_pair_of(thread const uint* codes, int eight, int i) {
 #endif
 }
 
-// Adds to the sums of two rows what scales or biases of a simdgroup's groups contribute, times words of terms.
+// Adds to the sums of two rows the products of a simdgroup's scales with shifted sums of x, or of its biases with sums of x. first and
+// second are the scales or biases of the two rows, terms the sums (rows_of_x).
 inline void rows_affine(threadgroup const uchar* first, threadgroup const uchar* second, int lane, thread const uint* terms, thread float* sums) {
   const int low = lane % 4 * 2, high = low + 8;
-  const int at = low < ROWS_OWN ? low * 2 : 0, behind = high < ROWS_OWN ? high * 2 : 0;  // the words of groups that are not there are zeros
+  const int at = low < ROWS_OWN ? low * 2 : 0, behind = high < ROWS_OWN ? high * 2 : 0;  // terms are zeros for groups that do not exist
   uint words[4];
   UNROLL for (int i = 0; i < 4; i++) words[i] = *(threadgroup const uint*)((i % 2 ? second : first) + (i < 2 ? at : behind));
   UNROLL for (int term = 0; term < ROWS_TERMS; term++) port_mma_bf16(sums, words[0], words[1], words[2], words[3], terms[term * 2], terms[term * 2 + 1]);
@@ -198,7 +202,7 @@ inline void rows_multiply(threadgroup const uchar* stage, thread const rows_of_x
     if (WEIGHT_BIASES) rows_affine(scales[0] + biases, scales[1] + biases, lane, rows.totals, out);
     if (ROWS_SHIFT != 0) rows_affine(scales[0], scales[1], lane, rows.shifted, out);
     UNROLL for (int own = 0; own < STREAM_OWN; own++) {
-      uint scale[2];  // of two groups
+      uint scale[2];  // each has the scales of two groups
       UNROLL for (int h = 0; h < 2; h++) scale[h] = *(threadgroup const uint*)(scales[h] + own * 4);
       UNROLL for (int group = 0; group < 2; group++) {
         uint words[2][ROWS_WORDS];
@@ -216,7 +220,7 @@ inline void rows_multiply(threadgroup const uchar* stage, thread const rows_of_x
   }
 }
 
-// Stores a simdgroup's sums of a strip, and sets them to zero.
+// Stores a simdgroup's sums of a strip in kept, and then sets them to zero.
 inline void rows_keep(thread float* sums, int simd, int lane, threadgroup float* kept) {
   UNROLL for (int i = 0; i < ROWS_RESULTS; i++) {
     const int tile = i / 4, e = i % 4;
@@ -225,8 +229,8 @@ inline void rows_keep(thread float* sums, int simd, int lane, threadgroup float*
   }
 }
 
-// Adds up the simdgroups' sums of a strip, with this many threads, and gives them to the product or, as part of sums, to the
-// threadgroups that share columns. A thread has a row of every piece.
+// Adds up the sums of all simdgroups for a strip, with threads threads. The product gets the results; where threadgroups share
+// columns, they go to partial instead. A thread takes one row of each of the four pieces at a time.
 template <int PLANES, class Product>
 inline void rows_finish(thread Product& product, thread const stream_strip& strip, int row0, int count, int thread_index, int threads, threadgroup const float* kept) {
   for (int i = thread_index; i < count * ROWS_PIECE; i += threads) {
@@ -251,7 +255,8 @@ inline void rows_finish(thread Product& product, thread const stream_strip& stri
   }
 }
 
-// Starts the copies of share number share of a strip to a stage, with one simdgroup, and advances to the next strip.
+// Advances strip to the next strip. In the simdgroup that copies (copies is true) it first starts to copy share number share of the
+// strip to stage number slot.
 template <int PLANES, class Product>
 inline void rows_start(thread Product& product, thread stream_strip& strip, int share, bool copies, int slot, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) {
   if (strip.at >= strip.end) return;
@@ -265,7 +270,7 @@ inline void rows_start(thread Product& product, thread stream_strip& strip, int 
     threadgroup uchar* stage = memory + slot * ROWS_STAGE;
     threadgroup uchar* affine = stage + plane * 4 * ROWS_PIECE * ROWS_AFFINE;
 #if ROWS_SHARES > 1
-    // Row by row; scales and biases come whole, as their parts are too small for copies of their own.
+    // Codes are copied row by row. Scales and biases are copied for all columns, since those of a share are too small to copy alone.
     UNROLL for (int first = 0; first < STREAM_STRIP; first += 32) {
       const int r = first + lane;
       if (r < strip.count) port_transfer_copy(stage + r / ROWS_PIECE * ROWS_PITCH + r % ROWS_PIECE * STREAM_ROW, from.codes + long(r) * (MATVEC_K * WEIGHT_BITS / 8) + share * STREAM_ROW, STREAM_ROW, to);
@@ -273,7 +278,7 @@ inline void rows_start(thread Product& product, thread stream_strip& strip, int 
     }
     if (lane < 1 + WEIGHT_BIASES) port_transfer_shared(affine + (lane == 0 ? ROWS_SCALES : ROWS_BIASES), lane == 0 ? from.scales : from.biases, uint(strip.count * ROWS_AFFINE), to);
 #else
-    // Four lanes copy pieces, the next ones scales and biases.
+    // Four lanes copy the four pieces of codes. The next lane copies scales, and the one after it biases.
     const int rows = own < 4 ? min(strip.count - own * ROWS_PIECE, ROWS_PIECE) : strip.count;
     if (own < 5 + WEIGHT_BIASES && rows > 0) {
       port_transfer_copy(own < 4 ? stage + (plane * 4 + own) * ROWS_PITCH : affine + (own == 4 ? ROWS_SCALES : ROWS_BIASES),
@@ -299,14 +304,14 @@ inline void rows_run(thread Product& product, uint3 group, int thread_index, dev
   x += long(row0) * MATMUL_K + share * STREAM_COLUMNS;
   if (ROWS_SHARES > 1) product.partial += long(int(group.y) * ROWS_SHARES + share) * MATMUL_BM * STREAM_ALL;
   const int lane = thread_index % 32;
-  const int simd = simd_broadcast_first(thread_index / 32);  // as a compiler then knows, lanes do not part
+  const int simd = simd_broadcast_first(thread_index / 32);  // so that the compiler knows that all lanes have the same value
   const bool copies = simd == STREAM_SIMDS;
-  stream_strip strip;  // that is multiplied
+  stream_strip strip;  // the strip that is multiplied
   strip.at = stream_first(place);
   strip.end = min(stream_first(place + 1), STREAM_ALL);
   strip.number = 0;
   stream_look(strip, STREAM_STRIP / PLANES);
-  stream_strip next = strip;  // that is copied
+  stream_strip next = strip;  // the strip that is copied
   rows_of_x rows;
   rows_nothing(rows);
   float sums[ROWS_RESULTS];
@@ -317,8 +322,8 @@ inline void rows_run(thread Product& product, uint3 group, int thread_index, dev
   UNROLL for (int i = 0; i < STREAM_AHEAD; i++) rows_start<PLANES>(product, next, share, copies, i, lane, memory, arrived);
   int slot = 0;
   int round = 0;
-  int odd = 0;  // which part of kept the strip has
-  // Turn -1 is the warm-up of ring.h, with what happens to be in memory.
+  int odd = 0;  // which half of kept has the sums of the strip
+  // Turn -1 is the warm-up that ring.h describes: it multiplies whatever threadgroup memory contains.
   int turn = group.x != ~0u ? -1 : 0;
   NOUNROLL for (; strip.at < strip.end; turn++) {
     const bool rehearsal = turn < 0;
@@ -344,10 +349,10 @@ inline void rows_run(thread Product& product, uint3 group, int thread_index, dev
     const stream_strip done = strip;
     strip.at += strip.count;
     if (strip.at < strip.end) stream_look(strip, STREAM_STRIP / PLANES);
-    if (turn == 0) {  // to the stages that had x
+    if (turn == 0) {  // x is in registers now: fill the stages where it was
       UNROLL for (int i = ROWS_FREE; i < STREAM_STAGES; i++) rows_start<PLANES>(product, next, share, copies, i, lane, memory, arrived);
     }
-    rows_start<PLANES>(product, next, share, copies, slot, lane, memory, arrived);  // to the stage that this turn has read
+    rows_start<PLANES>(product, next, share, copies, slot, lane, memory, arrived);  // fill the stage that this turn has read
     slot++;
     if (slot == STREAM_STAGES) {
       slot = 0;
@@ -371,8 +376,8 @@ inline void rows_run(thread Product& product, uint3 group, int thread_index, dev
 #endif
 }
 
-// y [T, N] = x W^T; x [T, K] in the order of lanes. With shares there are partial sums [T / BM][SHARES][BM][N] and arrivals [T / BM][GRID],
-// zeros before and after.
+// y [T, N] = x W^T; x [T, K] in the order of lanes. With ROWS_SHARES above 1 it uses partial [T / BM][SHARES][BM][N], and
+// arrivals [T / BM][GRID], which are zeros before and after. Else both are absent.
 // grid: GRID SHARES, T / BM
 // arguments: matmul
 [[max_total_threads_per_threadgroup(PORT_BOUND(ROWS_THREADS, STREAM_ROOM))]]

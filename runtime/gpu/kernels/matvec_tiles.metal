@@ -2,13 +2,13 @@
 #include "weights.h"
 #include "product.h"
 #include "conv.h"
-// Small products of 2 to 8 vectors with up to four weights, as matvec_many with the same buffers and the same results:
-// matrix units multiply tiles of 16 rows of weights with all vectors. A threadgroup has a tile, and its simdgroups divide the
-// columns, by groups of the weight, among each other; they read all weights before they wait for the vectors.
+// Products of 2 to 8 vectors with up to four small weights. Buffers and results are those of matvec_many. Tensor cores multiply
+// tiles of 16 rows of weights with all vectors. A threadgroup has one tile. Its simdgroups divide the columns among each other, by
+// groups of the weight. They read all weights before they wait for the vectors.
 //
-// Numbers stay what they are: a code of 4 bits is a number in bf16, a code of 8 bits two of them, of which one counts 16 times
-// as much, and a vector is the sum of three in bf16. Codes less 8 are multiplied, since sums of numbers of both signs lose
-// fewer digits; the bias makes up for it.
+// No value is rounded to bf16. A code of 4 bits is exact in bf16. A code of 8 bits is split into two bf16 numbers, of which the upper
+// one counts 16 times as much. An element of a vector is split into three bf16 numbers. From every 4 bits of a code 8 is subtracted
+// before the product, since sums of numbers of both signs lose fewer digits. The bias adds it again.
 #define PORT_WAITS
 
 #ifndef MATVEC_M
@@ -17,9 +17,9 @@
 #ifndef TILES_SIMDS     // simdgroups of a threadgroup
 #define TILES_SIMDS 4
 #endif
-#define TILES_OWN ((MATVEC_K / WEIGHT_GROUP + TILES_SIMDS - 1) / TILES_SIMDS)  // groups of a simdgroup
-#define TILES_WORDS (WEIGHT_BITS / 2)                                          // of 16 codes, the lane's part of a group
-#define TILES_COLUMNS (32 / WEIGHT_BITS)                                       // of a word
+#define TILES_OWN ((MATVEC_K / WEIGHT_GROUP + TILES_SIMDS - 1) / TILES_SIMDS)  // groups of a simdgroup, at most
+#define TILES_WORDS (WEIGHT_BITS / 2)                                          // words of 16 codes, a lane's part of a group
+#define TILES_COLUMNS (32 / WEIGHT_BITS)                                       // columns of a word
 #define TILES_AT(n) (((n) + 15) / 16)
 #define TILES_ALL (TILES_AT(MATVEC_N0) + TILES_AT(MATVEC_N1) + TILES_AT(MATVEC_N2) + TILES_AT(MATVEC_N3))
 
@@ -32,7 +32,7 @@ struct tiles_place {
   int rows, first;
 };
 
-// A lane's codes of a row of a group, and what they are multiplied with.
+// A lane's codes of one group of one row. bias is for codes that 8 was subtracted from, every 4 bits of them.
 struct tiles_row {
   uint words[TILES_WORDS];
   float scale, bias;
@@ -51,7 +51,7 @@ inline void tiles_read(thread const tiles_place& p, int row, int group, int lane
   to.bias = affine.y + float(WEIGHT_BITS == 4 ? 8 : 8 * 17) * affine.x;
 }
 
-// Splits a pair of numbers into three in bf16 whose sums they are.
+// Splits a and b into three bf16 numbers each. out[i] has number i of a and of b.
 inline void tiles_split(float a, float b, thread uint* out) {
   UNROLL for (int i = 0; i < 3; i++) {
     out[i] = port_pack_bf16(a, b);
@@ -60,8 +60,8 @@ inline void tiles_split(float a, float b, thread uint* out) {
   }
 }
 
-// Adds the products of a group of two rows of a lane with its vector's 16 columns v to part [3][4], those of each third apart, so
-// that they do not wait for each other.
+// Adds to part [3][4] the products of a group of a lane's two rows with 16 columns v of its vector. v is split into three numbers.
+// The products with each of them have four sums of their own, so that they do not wait for each other.
 inline void tiles_multiply(thread const tiles_row* rows, thread const float* v, thread float* part) {
   UNROLL for (int word = 0; word < TILES_WORDS; word++) {
     thread const float* x = v + word * TILES_COLUMNS;
@@ -82,7 +82,7 @@ inline void tiles_multiply(thread const tiles_row* rows, thread const float* v, 
   }
 }
 
-// The weight and the rows of a tile.
+// Returns the weight and the first row of a tile.
 inline tiles_place tiles_find(int tile, device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device float* y0, device const uint* w1,
                               device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device float* y1, device const uint* w2, device const WEIGHT_SCALE* scales2,
                               device const WEIGHT_SCALE* biases2, device float* y2, device const uint* w3, device const WEIGHT_SCALE* scales3, device const WEIGHT_SCALE* biases3,
@@ -166,7 +166,7 @@ kernel void tiles_many(device const uint* w0 [[buffer(0)]],
     float part[12];
     UNROLL for (int e = 0; e < 12; e++) part[e] = 0.0f;
     tiles_multiply(rows[i], v[i], part);
-    // The lane has results of vectors 2 (lane % 4) and the next one, whose totals four other lanes each have.
+    // The lane has results of vectors 2 (lane % 4) and 2 (lane % 4) + 1. Lanes 4 t to 4 t + 3 have the total of vector t.
     UNROLL for (int e = 0; e < 4; e++) {
       const float of = simd_shuffle(total, ushort(lane % 4 * 8 + e % 2 * 4));
       sums[e] += rows[i][e / 2].scale * (part[e] + (part[4 + e] + part[8 + e])) + rows[i][e / 2].bias * of;

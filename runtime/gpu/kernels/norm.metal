@@ -41,12 +41,12 @@
 #ifndef NORM_OUT_T
 #define NORM_OUT_T float
 #endif
-#ifndef NORM_EIGHTS        // out is bf16, packed in tiles of so many eights of rows: one row of a token, of a multiple of 128 elements
+#ifndef NORM_EIGHTS        // not 0: out is bf16, packed in tiles of NORM_EIGHTS * 8 rows; a token is one row, of a multiple of 128 elements
 #define NORM_EIGHTS 0
 #endif
 #define PORT_WAITS
 #define NORM_THREADS (NORM_SIMDGROUPS * 32)
-#define NORM_RUNS (NORM_EIGHTS ? 8 : 1)  // runs of NORM_VEC elements that a thread takes at a time: an item
+#define NORM_RUNS (NORM_EIGHTS ? 8 : 1)  // runs of NORM_VEC elements of an item; a thread takes one item at a time
 #define NORM_EACH ((NORM_N / NORM_VEC / NORM_RUNS + NORM_THREADS - 1) / NORM_THREADS * NORM_RUNS)  // runs of a thread
 
 // NORM_VEC elements.
@@ -81,14 +81,14 @@ inline void norm_write(device bfloat* to, thread const float* v) {
   UNROLL for (int j = 0; j < NORM_VEC; j++) to[j] = bfloat(v[j]);
 }
 
-// The first element of run number i of the thread that has item number first, THREADS items apart. A packed item has
-// two runs for each of four lanes.
+// Returns the first element of run number i of a thread. Its first item has number first; its items are THREADS apart.
+// A packed item has two runs for each of four lanes (lanes.h).
 inline int norm_at(int first, int i) {
   const int item = first + i / NORM_RUNS * NORM_THREADS;
   return NORM_EIGHTS ? lanes_column(item, i % 8 / 2) + i % 2 * 4 : item * NORM_VEC;
 }
 
-// The elements of a row that a thread has: EACH runs of VEC elements; zeros behind the end of the row.
+// The elements of a row that a thread has: EACH runs of VEC elements. After the end of the row they are zeros.
 #define NORM_EACH_RUN                                                                         \
   UNROLL for (int i = 0, at = norm_at(first, 0); i < NORM_EACH; i++, at = norm_at(first, i)) \
     if ((i / NORM_RUNS + 1) * NORM_THREADS * NORM_RUNS * NORM_VEC <= NORM_N || at < NORM_N)

@@ -1,9 +1,9 @@
 #include "port.h"
 #include "router.h"
 // Chooses the experts of a token: the ROUTER_TOP largest of the router's logits [T, ROUTER_EXPERTS], and their scores.
-// A threadgroup has a token: one simdgroup drops logits that are not among the largest, and all count, for each of the
-// others, how many come before it. Of equal elements the later ones come first, and a NaN comes before all, as in top_k
-// of ir/eval.
+// A threadgroup takes one token. One simdgroup drops logits that cannot be among the largest. Then all simdgroups count,
+// for each logit that remains, how many of the remaining logits come before it. Of equal elements the later ones come
+// first, and a NaN comes before all, as in top_k of ir/eval.
 
 #define PORT_WAITS
 #ifndef ROUTER_SIMDS

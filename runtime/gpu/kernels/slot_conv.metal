@@ -23,7 +23,7 @@ inline void slot_window(device const float* x, int r, int c, thread float* row) 
   UNROLL for (int j = 0; j < CONV_TAPS; j++) row[j] = slot_stored(x[long(r - CONV_TAPS + j) * CONV_X_TOKEN + c]);
 }
 
-// Computes the output of row r, whose channel of x, v, becomes the last row of the window.
+// Computes the output of row r. v is the channel of x in this row. It becomes the last row of the window.
 inline void slot_output(float v, int r, int c, thread float* row, thread const float* taps, bool present, device float* y) {
   conv_shift(row, v);
   const float out = conv_output(row, taps);
@@ -31,8 +31,8 @@ inline void slot_output(float v, int r, int c, thread float* row, thread const f
   row[CONV_TAPS - 1] = slot_stored(row[CONV_TAPS - 1]);
 }
 
-// Does the work of a sequence that uses its state: count rows from first on, behind the state in slot from. What a row
-// needs is read before the row before it is written.
+// Does the work of a sequence that uses its state. The sequence has count rows, from first on; its state is in slot from.
+// x and writes of a row are read before the results of the previous row are written.
 inline void slot_sequence(device const float* x, thread const float* taps, int first, int count, int from, device const int* writes, device CONV_STATE_T* state,
                           device float* y, int c, bool present, int lane) {
   const int head = min(count, SLOT_HEAD);

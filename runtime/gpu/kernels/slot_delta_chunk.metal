@@ -5,18 +5,18 @@
 // pool. Chunks begin at the first row of each sequence that has more than SLOT_MOST rows; slot_delta.metal takes the
 // others. CHUNK_SLOTS is 1.
 //
-// Many calls have no such sequence: all of theirs are decoding. Both kernels find that out with one read of a thread,
-// before it is their turn, since the host writes entries before a call.
+// In many calls all sequences decode, so none has chunks. Both kernels find that out with one read per thread. They read
+// entries before port_wait, since the host writes entries before the call.
 #define PORT_WAITS
 #ifndef SLOT_MOST
 #define SLOT_MOST 8
 #endif
 #ifndef SLOT_SCANS
-#define SLOT_SCANS 1  // sequences that threadgroups of slot_delta_scan take beside each other
+#define SLOT_SCANS 1  // sequences that slot_delta_scan takes through their chunks at the same time
 #endif
 #define SLOT_WORDS ((SLOT_ENTRIES + 31) / 32)
 
-// The number of the lowest bit that is set.
+// Returns the number of the lowest bit that is set.
 inline int slot_lowest(uint bits) { return int(popcount(~bits & (bits - 1u))); }
 
 // Writes to starts the number of tokens of the chunk that begins at each of the rows [window, window + LENGTH), 0 where
@@ -37,7 +37,7 @@ inline void slot_chunks(device const int* entries, int window, int tid, threadgr
   threadgroup_barrier(mem_flags::mem_threadgroup);
 }
 
-// Writes to chunked [WORDS] a bit for each sequence: whether it has more than SLOT_MOST rows.
+// Writes to chunked [WORDS] one bit for each sequence. It is set if the sequence has more than SLOT_MOST rows.
 inline void slot_chunked(device const int* entries, int tid, threadgroup uint* chunked) {
   for (int word = tid / 32; word < SLOT_WORDS; word += CHUNK_SCANNERS / 32) {
     const int n = word * 32 + tid % 32;
@@ -82,8 +82,9 @@ kernel void slot_delta_solve(device const float* q [[buffer(0)]],
   }
 }
 
-// As delta_scan: a threadgroup takes COLUMNS rows of a head's state through the chunks of every SCANS-th sequence that has chunks;
-// entries [ENTRIES][3]; writes [T]; state, a pool of slots [HEADS][DV][DK]. No sequence reads a slot that another one writes.
+// As delta_scan: a threadgroup takes COLUMNS rows of a head's state through all chunks of a sequence. Of the sequences that have
+// chunks it takes every SCANS-th one. entries [ENTRIES][3]; writes [T]; state, a pool of slots [HEADS][DV][DK]. No sequence
+// reads a slot that another one writes.
 // grid: DV / COLUMNS, HEADS, SCANS
 [[max_total_threads_per_threadgroup(CHUNK_SCANNERS)]]
 kernel void slot_delta_scan(device const float* q [[buffer(0)]],
@@ -110,7 +111,7 @@ kernel void slot_delta_scan(device const float* q [[buffer(0)]],
   state += (long(head) * CHUNK_DV + column0) * CHUNK_DK;
   slot_chunked(entries, tid, chunked);
   port_wait();
-  int before = 0;  // sequences with chunks
+  int before = 0;  // sequences with chunks so far
   for (int word = 0; word < SLOT_WORDS; word++) {
     for (uint bits = chunked[word]; bits != 0u; bits &= bits - 1u) {
       if (before++ % SLOT_SCANS != int(tg.z)) continue;

@@ -7,9 +7,10 @@
 // copies of the next round. Whole simdgroups wait. Where PORT_TRANSFERS is not 0, they may wait before the round is
 // announced; elsewhere a threadgroup_barrier has to stand between. Addresses and sizes are multiples of 16.
 //
-// A port_arrivals, in a TG_ARRAY, counts simdgroups of a threadgroup in rounds numbered from 0 (the parameter turn). One thread says
-// how many arrive in a round (port_arrivals_init), before a threadgroup_barrier. Whole simdgroups arrive (port_arrive) and wait for
-// all of a round (port_arrivals_wait), at most one round later. Only where PORT_TRANSFERS is not 0.
+// A port_arrivals, in a TG_ARRAY, counts simdgroups that arrive, in rounds numbered from 0 (the parameter turn). One thread says how
+// many simdgroups arrive in a round (port_arrivals_init); a threadgroup_barrier follows. A whole simdgroup arrives (port_arrive). A
+// whole simdgroup waits until all have arrived in a round (port_arrivals_wait); it may not wait for a round any more when the round
+// after it is complete. Arrivals exist only where PORT_TRANSFERS is not 0.
 //
 // port_mma_u8s8, called by a simdgroup, computes c += a·b: a is 16x32 u8, b is 32x8 s8, c is 16x8. With g = lane / 4
 // and j = lane % 4, a0 to a3 are bytes 4j to 4j + 3 of rows g and g + 8 of a's left half, then of its right half; b0
@@ -43,7 +44,7 @@
 #define STEP_TOKENS 0
 #define STEP_POSITION 1
 
-// Returns codes i and i + 4 of a word of codes of 4 bits, plus 128 each, in bf16: 0x4300 | q is 128 + q.
+// Returns codes i and i + 4 of a word of 4-bit codes, plus 128 each, in bf16: the bits of 128 + q are 0x4300 | q.
 inline uint port_code_pair(uint w, int i) { return port_and_or(w >> (4 * i), 0x000f000fu, 0x43004300u); }
 
 // The two bf16 of a word: the lower half is the first.

@@ -18,7 +18,7 @@
 #define MATMUL_ACTIVATION ACTIVATION_SILU
 #endif
 
-// Element (row, col) of y, of which v is the product.
+// Returns element (row, col) of y. v is the product for it.
 inline float matmul_result(device const float* extra, int row, int col, float v) {
 #if MATMUL_EPILOGUE == 1
   v += extra[long(row) * MATMUL_N + col];
@@ -30,12 +30,12 @@ inline float matmul_result(device const float* extra, int row, int col, float v)
   return v;
 }
 
-// Writes element (row, col) of y.
+// Writes v as element (row, col) of y.
 inline void matmul_store(device MATMUL_OUT* y, int row, int col, float v) {
   y[long(row) * MATMUL_N + (MATMUL_LANES ? lanes_place(col) : col)] = MATMUL_OUT(v);
 }
 
-// Writes element (row, col) of y, of which v is the product.
+// Writes element (row, col) of y. v is the product for it.
 inline void matmul_write(device MATMUL_OUT* y, device const float* extra, int row, int col, float v) {
   matmul_store(y, row, col, matmul_result(extra, row, col, v));
 }

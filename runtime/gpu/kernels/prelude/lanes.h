@@ -5,8 +5,9 @@
 // The place of column k of a row whose first column stands at a multiple of 128.
 inline int lanes_place(int k) { return k / 128 * 128 + k % 32 / 8 * 32 + k % 128 / 32 * 8 + k % 4 * 2 + k % 8 / 4; }
 
-// Writes 32 columns of a row in packed order, which matmul_packed.metal describes: number item of them in a row of columns
-// columns, those of the same word of four lanes. v has their eights, lane after lane. A tile has eights times eight rows.
+// Writes an item, 32 columns of a row, in packed order, which matmul_packed.metal describes. These are the columns of one word of
+// each of four lanes. item is the number of the item in the row, and a row has columns columns. v has the eight columns of each
+// lane, lane after lane. A tile has eights * 8 rows.
 inline void lanes_pack(device bfloat* y, int row, int item, int columns, int eights, thread const float* v) {
   const long tile = row / (eights * 8);
   device uint4* to = (device uint4*)y + (tile * (columns / 8) + item * 4) * (eights * 8) + row % (eights * 8);
@@ -16,5 +17,5 @@ inline void lanes_pack(device bfloat* y, int row, int item, int columns, int eig
     to[c * (eights * 8)] = piece;
   }
 }
-// The first column of eight number lane of such an item.
+// Returns the first of the eight columns that a lane has in an item.
 inline int lanes_column(int item, int lane) { return item / 4 * 128 + lane * 32 + item % 4 * 8; }

@@ -1,23 +1,24 @@
-// Products of 16 rows of weights of 4 bits in groups of 64 with eight vectors, which multiply codes as they are. A code q becomes
-// the bf16 number 128 + q, by its bits alone; a group's scale and bias are applied to the sum over its 64 columns, in fp32:
+// Products of 16 rows of weights, 4-bit codes in groups of 64 columns, with eight vectors. Codes are not dequantized before they are
+// multiplied. A code q becomes the bf16 number 128 + q, for which only bits are set (port_code_pair). The scale s and the bias b of
+// a group are applied in fp32, to the sum over its 64 columns:
 //   sum of (s q + b) x = s * sum of (128 + q) x + (b - 128 s) * sum of x
-// So weights are not rounded, and a code takes half of the instructions that a number in bf16 would.
+// So weights are not rounded, and a code takes half of the instructions that it takes to dequantize it to bf16.
 //
-// Lane l has rows l / 4 and l / 4 + 8, and of each group columns 16 (l % 4) to 16 (l % 4) + 15, two words of codes. It has the
-// same columns of vector l / 4, as eight words: of eight columns four pairs of numbers in bf16, of columns i and i + 4, which
-// are those that come out of a word of codes together.
-#define RAW_COLUMNS 256                          // of a lane's rows at a time
+// Lane l has two rows of weights, l / 4 and l / 4 + 8. Of each group it has columns 16 (l % 4) to 16 (l % 4) + 15 of both rows: two
+// words of codes for each row. It has the same columns of vector l / 4, in eight words for each group. Such a word has two bf16
+// numbers, those of columns i and i + 4 of eight columns, since codes i and i + 4 come out of a word of codes together.
+#define RAW_COLUMNS 256                          // columns of a row in one call of raw_multiply; four lanes share them
 #define RAW_GROUPS (RAW_COLUMNS / WEIGHT_GROUP)
 
 // A lane's share of RAW_COLUMNS columns of its two rows.
 struct raw_rows {
   uint2 codes[2][RAW_GROUPS];
-  uint2 scales[2];  // of the groups, four bf16
+  uint2 scales[2];  // for each row four bf16, one of each group
   uint2 biases[2];
 };
 
-// Starts to read a row: RAW_COLUMNS of its columns, from column on. upper is 1 for one of the upper eight rows. A weight has
-// fewer than 2^32 words.
+// Starts to read RAW_COLUMNS columns of a row, from column on. upper is 0 for one of the lower eight rows, and 1 for one of the upper
+// eight. A weight must have fewer than 2^32 words.
 inline void raw_read(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, uint row, int columns, int column, int lane, int upper,
                      thread raw_rows& to) {
   device const uint2* from = (device const uint2*)(w + (row * uint(WEIGHT_WORDS(columns)) + uint(WEIGHT_WORDS(column) + lane % 4 * 2)));
@@ -27,16 +28,17 @@ inline void raw_read(device const uint* w, device const WEIGHT_SCALE* scales, de
   if (WEIGHT_BIASES) to.biases[upper] = *(device const uint2*)(biases + group);
 }
 
-// The numbers 128 + q of a word of codes, in pairs.
+// Converts the eight codes of a word to bf16 numbers 128 + q, in pairs.
 inline void raw_numbers(uint word, thread uint* out) {
   UNROLL for (int i = 0; i < 4; i++) out[i] = port_code_pair(word, i);
 }
 
-// The number of a group among four in bf16.
+// Returns the scale or the bias of a group: one of four bf16 numbers.
 inline float raw_of(uint2 four, int group) { return group % 2 == 0 ? port_bf16_low(four[group / 2]) : port_bf16_high(four[group / 2]); }
 
-// Adds to sums [4] the products of the rows with eight vectors: of the lane's lower row with vectors 2 (lane % 4) and the next
-// one, then of its upper row. x [RAW_GROUPS][8] are the lane's columns of its vector, totals those of raw_totals.
+// Adds products of a lane's two rows to sums [4]: to sums 0 and 1 those of its lower row with vectors 2 (lane % 4) and 2 (lane % 4) + 1,
+// to sums 2 and 3 those of its upper row with the same vectors. x [RAW_GROUPS][8] has the lane's columns of its vector. totals is
+// what raw_totals has written.
 inline void raw_multiply(thread const raw_rows& rows, thread const uint* x, thread const float* totals, thread float* sums) {
   UNROLL for (int g = 0; g < RAW_GROUPS; g++) {
     float part[4] = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -58,7 +60,7 @@ inline void raw_multiply(thread const raw_rows& rows, thread const uint* x, thre
   }
 }
 
-// totals [RAW_GROUPS][2] are the sums over the columns of each group of vectors 2 (lane % 4) and the next one.
+// Writes to totals [RAW_GROUPS][2] the sums of vectors 2 (lane % 4) and 2 (lane % 4) + 1 over the columns of each group.
 inline void raw_totals(thread const uint* x, thread float* totals) {
   const uint ones = 0x3f803f80u;
   UNROLL for (int g = 0; g < RAW_GROUPS; g++) {
@@ -69,5 +71,5 @@ inline void raw_totals(thread const uint* x, thread float* totals) {
   }
 }
 
-// The place of number i of eight that become a word of a vector (two bf16 to a word of memory).
+// Returns where column i of eight columns of a vector stands among the eight bf16 numbers of their four words.
 inline int raw_place(int i) { return i % 4 * 2 + i / 4; }

@@ -121,7 +121,7 @@ struct Transfer {
   int thread, line;  // that expect it
 };
 
-// Arrivals is a port_arrivals: rounds have simdgroups each, and so many have arrived in all.
+// Arrivals is a port_arrivals: how many simdgroups arrive in a round, and how many have arrived in all rounds together.
 struct Arrivals {
   uint32_t simdgroups, arrived;
 };
@@ -234,8 +234,8 @@ static void check_transfers(Runner* r) {
   }
 }
 
-// retry_transfers has threads that wait for transfers or arrivals look again. Where nothing has happened since they last did, they
-// say what is missing. It is false where no thread waits for one.
+// retry_transfers has threads that wait for transfers or arrivals look again. Where nothing has happened since they last looked,
+// they say what is missing. It returns false where no thread waits for either.
 static bool retry_transfers(Runner* r, size_t* before) {
   size_t now = 1;
   bool any = false;
@@ -431,7 +431,7 @@ extern "C" void emulator_arrivals_init(void* arrivals, uint32_t simdgroups, int 
   }
 }
 
-// arrivals_at is a port_arrivals that was made ready; operation and line are for messages.
+// arrivals_at returns a port_arrivals that port_arrivals_init was called for. operation and line are for messages.
 static Arrivals& arrivals_at(void* place, const char* operation, int line) {
   Runner* r = runner();
   auto it = r->arrivals.find(place);

@@ -177,7 +177,7 @@ inline bool port_last(uint* arrivals, uint count, uint thread_index, uint* flag,
   return *flag != 0;
 }
 
-// port_last for simdgroups, of which count call this with the same counter.
+// Like port_last for simdgroups: reports whether the simdgroup is the last of count simdgroups that call this with the same counter.
 inline bool port_simd_last(uint* arrivals, uint count, uint lane, PORT_AT) {
   emulator::exchange(0, "port_simd_last", line);
   uint arrived = 0;

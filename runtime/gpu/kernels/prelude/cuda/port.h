@@ -122,7 +122,7 @@ __forceinline__ bool port_last(uint* arrivals, uint count, uint thread_index, ui
   return *flag != 0;
 }
 
-// port_last for simdgroups, of which count call this with the same counter.
+// Like port_last for simdgroups: reports whether the simdgroup is the last of count simdgroups that call this with the same counter.
 __forceinline__ bool port_simd_last(uint* arrivals, uint count, uint lane) {
   __syncwarp();
   uint before = 0;
@@ -404,7 +404,7 @@ __forceinline__ void simdgroup_store(const simdgroup_float8x8& m, float* p, ulon
   p[(l >> 2) * ld + (l & 3) * 2 + 1] = m.v[1];
 }
 
-// Returns v & mask | bits by one instruction, which the compiler does not find for two constants.
+// Returns v & mask | bits in one instruction. The compiler makes two where mask and bits are constants.
 __forceinline__ uint port_and_or(uint v, uint mask, uint bits) {
   uint r; asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(v), "r"(mask), "r"(bits)); return r; }
 

@@ -51,7 +51,7 @@ inline void port_wait() {}
 // Says that a later kernel will read the weights from p on, so that a device may load them into a cache.
 inline void port_prefetch(device const void* p, uint bytes) {}
 
-// Kernels that add up what several threadgroups leave are not for this target; see port_last.
+// Kernels that use it do not run on this target; see port_last.
 inline bool port_simd_last(device uint* arrivals, uint count, uint lane) { return true; }
 
 inline uint2 port_read_once(device const uint2* p) { return *p; }
@@ -73,7 +73,7 @@ inline void port_transfer_shared(threadgroup void* to, device const void* from, 
 }
 inline void port_transfer_wait(threadgroup port_transfer* t, uint turn) {}
 
-// Kernels with arrivals are not for this target.
+// Kernels that use arrivals do not run on this target.
 struct port_arrivals { uint unused; };
 inline void port_arrivals_init(threadgroup port_arrivals* a, int count, uint simdgroups) {}
 inline void port_arrive(threadgroup port_arrivals* a, uint lane) {}
