@@ -82,8 +82,8 @@ func bindMatmul(b *binder) bool {
 	return offer(b, "matmul", tiles, of, w.bytes(), args)
 }
 
-// packedSums are the buffers in which threadgroups of products of packed rows leave sums for each other, of so many
-// numbers in f32, and count arrivals.
+// packedSums returns the buffers in which threadgroups of products of packed rows leave sums for each other, numbers
+// f32 elements, and count arrivals, counters u32 elements.
 func (b *binder) packedSums(numbers, counters int) (sums, arrivals operand) {
 	return whole(b.scratch(4 * numbers)), whole(b.arrivals(counters))
 }

@@ -92,8 +92,8 @@ func (v *value) isDense() bool {
 	return true
 }
 
-// round makes a result that no kernel has written yet rows in bf16 for products; packed is kernels.Matrices.Packed of
-// these. Packed rows take a whole number of tiles.
+// round turns a result that no kernel has written yet into rows in bf16 for products. packed is kernels.Matrices.Packed
+// of these products. Packed rows take a whole number of tiles.
 func (v *value) round(packed int) {
 	width := max(1, v.shape[len(v.shape)-1])
 	size := kernels.Prepare{K: width, Packed: packed}.Size(v.len() / width)

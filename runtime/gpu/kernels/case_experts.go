@@ -58,7 +58,7 @@ func (e Experts) pair(part, expert, size, rows int, shared, all func() *Weight) 
 	return all().rows(expert*size, rows)
 }
 
-// onceCase returns the case of a first product that reads the weights of each chosen expert once.
+// onceCase returns the case of a first product that reads the weights of each chosen expert once for all tokens.
 func (e Experts) onceCase(s Sizes, capacity int, l Launch) *Case {
 	if !s.Whole {
 		s = Sizes{Whole: true, Tokens: min(capacity, caseTokens), Capacity: capacity, Chosen: true}
@@ -98,7 +98,7 @@ func (e Experts) upCase(l Launch, block int, s Sizes) *Case {
 			Norm: norm, Y: y, Step: c.step()})
 	}
 	bound := Bounds{2e-6, 3 * sums(e.Hidden)}
-	if l.Kernel == "once_choose" { // which rounds x
+	if l.Kernel == "once_choose" { // it rounds x to bf16
 		bound = Bounds{6e-3, 2 * roundedAll}
 	}
 	c.reference = func() {

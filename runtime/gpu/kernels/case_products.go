@@ -208,9 +208,9 @@ func (m Matrices) tiled() (DType, Bounds) {
 	return BF16, Bounds{3e-3, roundedAll}
 }
 
-// few shrinks the grid of a product of planes weights with n columns, unless the case is whole, to two blocks along the
-// dimension of columns, or as many as whole blocks in the order of lanes take. It returns the number of columns that
-// are compared and the number of those that are computed.
+// few shrinks the grid of a product of planes weights with n columns, unless the case is whole. Two blocks of columns
+// remain, or, in the order of lanes, as many as make up a whole number of 128 columns. It returns the number of columns
+// that are compared, and the number of columns that are computed.
 func (m Matrices) few(c *Case, l *Launch, tile Tile, planes, n int) (columns, computed int) {
 	if tile.packed() {
 		return m.fewPacked(c, l, tile, planes, n)
@@ -231,9 +231,9 @@ func (m Matrices) few(c *Case, l *Launch, tile Tile, planes, n int) (columns, co
 	return columns, computed
 }
 
-// fewPacked is few for packed vectors. Threadgroups have blocks in a row of all tiles: those of the first tiles
-// remain, one of which several threadgroups share. The last tile that is computed may lack blocks, and is not
-// compared.
+// fewPacked is few for packed vectors, where a threadgroup has consecutive blocks of the sequence of all tiles. The
+// threadgroups of the first tiles remain. Several threadgroups share one of these tiles. The last tile that is computed
+// may lack blocks, and then it is not compared.
 func (m Matrices) fewPacked(c *Case, l *Launch, tile Tile, planes, n int) (columns, computed int) {
 	if c.Whole {
 		return n, n
@@ -252,8 +252,8 @@ func (m Matrices) fewPacked(c *Case, l *Launch, tile Tile, planes, n int) (colum
 	return columns, computed
 }
 
-// leave adds the buffers in which the threadgroups of a launch leave sums of packed vectors for each other, for rows
-// rows of weights in all.
+// leave adds the buffers of a launch for packed vectors in which threadgroups leave sums for each other and count
+// arrivals, for rows rows of weights in all.
 func (m Matrices) leave(c *Case, l Launch, tile Tile, rows int) (sums, arrivals *Buffer) {
 	sums = c.scratch(F32, l.Groups[0]*l.Groups[1]*2*tile.BN*tile.BM)
 	arrivals = c.add(U32, l.Groups[0]*ceil(rows, tile.BN)*tile.WN, Zeros)
@@ -333,8 +333,9 @@ func (p Prepare) newCase(s Sizes) *Case {
 	return c
 }
 
-// unpacked returns where a reference writes the tokens of a case in the form that p says: what is expected of buffer y
-// or, for packed tokens, a whole number of tiles, of which expect then takes what is written.
+// unpacked returns the slice to which a reference writes the tokens of a case in the form of p. If tokens are not
+// packed, this is what buffer y is compared with. Packed tokens take a whole number of tiles, which kernels do not
+// fill: from their slice expect then takes the places that are written.
 func (p Prepare) unpacked(c *Case, y *Buffer, bound Bounds) []float32 {
 	if p.eights() == 0 {
 		return c.want(y, bound, c.Tokens*p.K)
@@ -342,7 +343,7 @@ func (p Prepare) unpacked(c *Case, y *Buffer, bound Bounds) []float32 {
 	return make([]float32, p.Size(c.Tokens))
 }
 
-// expect adds to what is expected of buffer y the packed tokens in all, which stand between places that nobody writes.
+// expect has buffer y compared with the packed tokens in all, without the places between them that no kernel writes.
 func (p Prepare) expect(c *Case, y *Buffer, bound Bounds, all []float32) {
 	if p.eights() == 0 {
 		return

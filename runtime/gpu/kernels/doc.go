@@ -32,7 +32,8 @@
 //     declares at most 32 KB, tunings for CUDA alone at most 48 KB. Helpers get it as a pointer and never declare it.
 //     TG_MEMORY(name, bytes), once in a kernel, declares memory whose size the launch gives (Launch.Memory), up to 225
 //     KB on Hopper. Asynchronous copies into it are counted with port_transfer, or each thread waits for its own
-//     (port_copy), and port_arrivals counts simdgroups that have read it; the emulator checks the rules of all three.
+//     (port_copy). A port_arrivals counts the simdgroups that have read what was copied. The emulator checks the rules
+//     of all three.
 //   - Simdgroup operations and barriers are in uniform control flow. The emulator refuses anything else.
 //   - A bfloat is read with float(x), written with bfloat(v), and never computed with. Packed bf16 is better read as
 //     uint4 and split (port_bf16_low, port_bf16_high): Apple's M1 and M2 have no bf16 units.
@@ -47,16 +48,16 @@
 //   - Products of 16x16 matrices go through tile16. Code for one target is in its prelude, with a plain form in the
 //     other preludes.
 //   - A source that defines PORT_WAITS calls port_wait before it touches what other kernels write. On CUDA a kernel may
-//     start while the kernels before it still run, and read weights meanwhile, and what the host wrote before the
-//     sequence: step, and the tables of calls of several sequences. It may also read a state then, if no kernel of the
-//     sequence writes it before: a sequence starts only when everything submitted earlier is done. About kernels of the
-//     same sequence nothing is known, however far back: each may start, and wait, as soon as the one before it has
-//     started. So every threadgroup waits, even one that then has nothing to do.
+//     start while the kernels before it still run. Meanwhile it may read weights, and what the host wrote before the
+//     sequence: step, and the tables of calls of several sequences. It may also read a state then, if no earlier kernel
+//     of the sequence writes the state: a sequence starts only when everything submitted earlier is done. No kernel of
+//     the same sequence is known to be done, however early it comes: each may start, and wait, as soon as the kernel
+//     before it has started. So every threadgroup calls port_wait, even one that then has nothing to do.
 //   - A source that defines PORT_RELEASES calls port_release in every threadgroup when the next kernel may start. What
 //     a thread wrote and published with port_publish before that, the next kernel may read before its wait, with
 //     port_published.
-//   - port_last and port_simd_last, which find the last of several threadgroups or simdgroups, do not work on Metal.
-//     Kernels that use them have another form there, or are for other targets.
+//   - port_last and port_simd_last, which find the last of several threadgroups or simdgroups, do not work on Metal. A
+//     kernel that uses them has another form there, or does not run there.
 //   - A kernel reads nothing past the end of a buffer, except for padding to 16 bytes.
 //
 // # Cases

@@ -2,27 +2,30 @@ package kernels
 
 import "fmt"
 
-// Once says how the first product of Experts divides its work where it reads an expert's weights once for all tokens.
+// Once says how the first product of Experts divides its work if it reads an expert's weights once for all tokens. A
+// step is 16 rows of weights; experts_once.metal has the details.
 type Once struct {
-	// Groups is the number of threadgroups, which divide the steps of all experts among each other. Room is the number
-	// of them for which a multiprocessor must have registers.
+	// Groups is the number of threadgroups. They divide the steps of all experts among each other. Room is the number
+	// of threadgroups that one multiprocessor must have registers for.
 	Groups, Room int
-	// Depth is the number of steps for which weights are under way: 1 to 4.
+	// Depth is the number of steps whose weights are read ahead: 1 to 4.
 	Depth int
 }
 
 const (
-	// onceColumns is the number of columns of a simdgroup.
+	// onceColumns is the number of columns that a simdgroup multiplies.
 	onceColumns = 256
 	// onceMemory is the largest threadgroup memory in bytes that the kernel declares.
 	onceMemory = 46 << 10
-	// leastOnce and mostOnce are the numbers of tokens for which the kernel is worthwhile and possible. Fewer tokens
-	// share so few experts that a product for each of them has less to wait for.
+	// leastOnce is the number of tokens from which on the kernel is worthwhile. With fewer tokens the choice of
+	// experts, which every threadgroup waits for, takes too large a part of the time. mostOnce is the largest number of
+	// tokens that the kernel can multiply.
 	leastOnce, mostOnce = 5, 8
 )
 
-// OnceTunings returns the variants of the first product that read an expert's weights once for up to tokens tokens and
-// are worth measuring on a machine, the default first; there may be none. They round x to bf16.
+// OnceTunings returns the variants of the first product that read an expert's weights once for all of up to tokens
+// tokens. It returns those that are worth measuring on a machine, the default first; there may be none. These variants
+// round x to bf16.
 func (e Experts) OnceTunings(m Machine, tokens int) (out []Tuning) {
 	if tokens < leastOnce || m.Cores == 0 || m.Target != CUDA && !m.Lanes {
 		return nil
@@ -61,7 +64,7 @@ func (e Experts) checkOnce(w Once, tokens int) error {
 	return e.check()
 }
 
-// launchOnce is the first product with weights that are read once.
+// launchOnce returns the dispatch of the first product that reads weights once for all tokens.
 func (e Experts) launchOnce(t Tuning, tokens int) (Launch, error) {
 	w := t.Once
 	if err := e.checkOnce(w, tokens); err != nil {

@@ -7,8 +7,8 @@ import (
 
 // Tile is how a tiled product is divided: a threadgroup of WM·WN simdgroups makes BM × BN results, of BK columns that
 // stand in threadgroup memory at a time. Where BK is 0 none do: every simdgroup reads the weights that it multiplies,
-// and there are Split simdgroups in the place of one, which share its columns; 0 is 1. Stages is of packed vectors
-// only, as Each is, Stream is of streamed weights, Ahead is of both: see matmul_packed.go and matmul_stream.go.
+// and there are Split simdgroups in the place of one, which share its columns; 0 is 1. Stages and Each are for packed
+// vectors only, Stream is for streamed weights, and Ahead is for both: see matmul_packed.go and matmul_stream.go.
 type Tile struct {
 	BM, BN, BK, WM, WN, Split, Stages, Ahead, Each int
 	Stream                                         Stream
@@ -53,10 +53,10 @@ type Matrices struct {
 	Exact bool
 	// Half says that results are written in bf16, not in f32; Lanes that they are in the order InLanes besides.
 	Half, Lanes bool
-	// Packed is how Prepare leaves vectors: 0 as rows, for tiles that stand in threadgroup memory; InLanes as rows in the
-	// order of lanes, for tiles of BK 0; 4, 8 or 16 with so many eights of vectors packed together.
+	// Packed is how Prepare leaves vectors: 0 as rows, for tiles that stand in threadgroup memory; InLanes as rows in
+	// the order of lanes, for tiles of BK 0; 4, 8 or 16 with so many eights of vectors packed together.
 	Packed int
-	// unrounded says that Reference does not round weights to bf16, as streamed tiles do not.
+	// unrounded says that Reference does not round weights to bf16. Streamed tiles do not round them either.
 	unrounded bool
 }
 
@@ -125,10 +125,10 @@ func tilesOf(list [][5]int) []Tile {
 }
 
 // Launch is the dispatch for up to tokens vectors. It takes MatMulArguments: X [T, K] in bf16, or f32 where Exact, as
-// Prepare makes it, Extra f32 [T, N] or [N], Y [T, N] in f32, or bf16 with Half, and where threadgroups share columns
-// Partial, which nobody else reads, and Arrivals, zeros before and after, as large as Shared says. For packed vectors
-// it takes MatMulPackedArguments, which has besides Sums and Arrivals, zeros before and after, as large as PackedSums
-// says.
+// Prepare makes it, Extra f32 [T, N] or [N], and Y [T, N] in f32, or bf16 with Half. If threadgroups share columns, it
+// also takes Partial, which no other kernel reads, and Arrivals, which are zeros before and after. Shared returns their
+// sizes. For packed vectors it takes MatMulPackedArguments instead: these also have Sums, which no other kernel reads,
+// and Arrivals, which are zeros before and after. PackedSums returns their sizes.
 func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
 	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }
@@ -136,7 +136,8 @@ func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 }
 
 // Launch is the dispatch for up to tokens vectors. It takes MatMulGLUArguments: gate W0 and up W1, X [T, K] in bf16, or
-// f32 where Exact, Y [T, N]; for packed vectors MatMulPackedGLUArguments, as in MatMul.Launch.
+// f32 where Exact, Y [T, N]. For packed vectors it takes MatMulPackedGLUArguments, with Sums and Arrivals as in
+// MatMul.Launch.
 func (m MatMulGLU) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "_glu", 2, m.N, tokens, define("MATMUL_ACTIVATION", int(m.Activation)))
 	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }
@@ -205,7 +206,7 @@ func (m Matrices) tileDefines(t Tile, planes int) []Define {
 func (m Matrices) Memory(t Tile) int {
 	switch {
 	case t.packed():
-		return t.Stages * 16 // the counters of copies and arrivals; the rest is Launch.Memory
+		return t.Stages * 16 // the counters of copies and arrivals; Launch.Memory has the stages
 	case t.direct():
 		return m.directMemory(t)
 	}

@@ -5,21 +5,24 @@ import (
 	"slices"
 )
 
-// Packed products are for 17 to 128 vectors, on devices where four simdgroups, a group, multiply together
-// (Machine.Groups). Codes of weights go to the registers that multiply them; the vectors, which all groups read, are
-// copied to threadgroup memory in stages of 128 columns, a block. matmul_packed.metal says how vectors are packed.
+// Packed products are for 17 to 128 vectors, on devices where four simdgroups, called a group, multiply together
+// (Machine.Groups). Codes of weights are read into the registers that multiply them. The vectors, which all groups
+// read, are copied to threadgroup memory. A stage there has 128 columns, called a block. matmul_packed.metal says how
+// vectors are packed.
 //
-// Tile.WN is the number of simdgroups, of which four have some 64 rows of weights of Tile.BN. Tile.Stages is the
-// number of stages, Tile.Ahead that of blocks of codes that are read ahead. A threadgroup has Tile.Each blocks in a
-// row, of the blocks of all tiles of BN rows of weights one behind the other.
+// A tile has Tile.BN rows of weights. Tile.WN is the number of simdgroups; each group has BN / (WN / 4) of these rows,
+// a multiple of 64. Tile.Stages is the number of stages, and Tile.Ahead the number of blocks of codes that are read
+// ahead. The blocks of all tiles are one sequence, tile after tile. A threadgroup has Tile.Each consecutive blocks of
+// it.
 
 const (
 	// packedColumns is the number of columns of a block.
 	packedColumns = 128
-	// packedLeast is the number of vectors from which on packed products are faster than those of directTiles on an H100.
+	// packedLeast is the number of vectors from which on packed products are faster on an H100 than products by
+	// directTiles.
 	packedLeast = 17
-	// packedMost is the number of vectors up to which they are faster than making bf16 of a weight for a library of matrix
-	// products. For 256 vectors both take as long.
+	// packedMost is the number of vectors up to which packed products are faster than dequantizing a weight to bf16 for
+	// a library of matrix products. For 256 vectors both take the same time.
 	packedMost = 128
 )
 
@@ -40,10 +43,10 @@ func (m Matrices) Packings(machine Machine, n, rows int) (out []int) {
 	return append(out, 0)
 }
 
-// eightsFor is the number of eights of vectors that a product should have packed together; 0 where it should not.
+// eightsFor returns how many eights of vectors should be packed together for a product, or 0 if none should.
 func (m Matrices) eightsFor(machine Machine, n, rows int) int {
 	if rows < packedLeast || rows > packedMost || n*8 < machine.Cores*64 {
-		return 0 // of so few rows of weights, parts go to too few multiprocessors
+		return 0 // so few rows of weights would leave multiprocessors without work
 	}
 	for _, eights := range packedEights {
 		if m.Packed = eights; rows <= eights*8 && len(m.packedTiles(machine, 1, n)) > 0 {
@@ -56,12 +59,14 @@ func (m Matrices) eightsFor(machine Machine, n, rows int) int {
 // packedEights are the numbers of eights of vectors that can be packed together.
 var packedEights = []int{4, 8, 16}
 
-// packedShape is what tiles of packed vectors differ in: groups of a threadgroup, the tiles of 64 rows of weights of
-// each, of each weight of a pair, and the blocks of codes that are read ahead.
+// packedShape is what tiles of packed vectors differ in. sets is the number of groups of a threadgroup. deep times 64
+// is the number of rows that a group has, of each weight of a pair. ahead is the number of blocks of codes that are
+// read ahead.
 type packedShape struct{ sets, deep, ahead int }
 
-// packedShapes are those worth measuring for so many eights of vectors, the ones that were fastest for large weights on
-// an H100 first. More groups hide more waiting, as far as there are registers for the sums of all.
+// packedShapes returns the shapes that are worth measuring for a number of eights of vectors. The shape that was
+// fastest for large weights on an H100 comes first. More groups hide more latency, as long as registers hold the sums
+// of all.
 func packedShapes(eights, planes int) []packedShape {
 	switch {
 	case eights == 16 && planes == 2:
@@ -78,9 +83,9 @@ func packedShapes(eights, planes int) []packedShape {
 	return []packedShape{{4, 1, 3}, {4, 1, 2}, {2, 1, 2}}
 }
 
-// packedTiles are the tiles of packed vectors worth measuring on a machine for planes weights of n rows each, the one
-// first that seems fastest. Of small weights threadgroups have few blocks each, and many of them share a tile: smaller
-// tiles are better then.
+// packedTiles returns the tiles of packed vectors that are worth measuring on a machine, for planes weights of n rows
+// each. The tile that seems fastest comes first. With small weights a threadgroup has few blocks, and many threadgroups
+// share a tile; smaller tiles are better then.
 func (m Matrices) packedTiles(machine Machine, planes, n int) (out []Tile) {
 	if !machine.Groups {
 		return nil
@@ -88,7 +93,7 @@ func (m Matrices) packedTiles(machine Machine, planes, n int) (out []Tile) {
 	const few = 8 // blocks
 	for _, v := range packedShapes(m.Packed, planes) {
 		t := Tile{BM: m.Packed * 8, BN: 64 * v.sets * v.deep * planes, WM: 1, WN: 4 * v.sets, Ahead: v.ahead}
-		// The rest of the memory of a multiprocessor is the cache in which scales and biases stay for eight blocks.
+		// The remaining memory of a multiprocessor is its L1 cache, where scales and biases stay for eight blocks.
 		for t.Stages = 8; t.Stages > 3 && m.transferMemory(t) > machine.TransferMemory*5/8; {
 			t.Stages--
 		}
@@ -101,13 +106,13 @@ func (m Matrices) packedTiles(machine Machine, planes, n int) (out []Tile) {
 	return out
 }
 
-// blocks is the number of blocks of all tiles of packed vectors, for rows rows of weights.
+// blocks returns the number of blocks of all tiles of packed vectors together, for rows rows of weights.
 func (m Matrices) blocks(t Tile, rows int) int { return ceil(rows, t.BN) * (m.K / packedColumns) }
 
-// packedGroups is the number of threadgroups beside each other, for rows rows of weights.
+// packedGroups returns the number of threadgroups that divide the blocks of rows rows of weights.
 func (m Matrices) packedGroups(t Tile, rows int) int { return ceil(m.blocks(t, rows), t.Each) }
 
-// transferMemory is Launch.Memory of a tile: the stages of packed vectors; 0 for others.
+// transferMemory returns Launch.Memory of a tile in bytes: its stages of packed vectors; 0 if vectors are not packed.
 func (m Matrices) transferMemory(t Tile) int {
 	if !t.packed() {
 		return 0
@@ -122,18 +127,18 @@ func (m Matrices) packedDefines(t Tile, planes int) []Define {
 		"PACKED_PLANES", planes, "PACKED_EACH", t.Each)...)
 }
 
-// PackedSums returns how many numbers threadgroups leave for each other, f32, and how many arrivals they count, u32,
-// for any of some tiles of packed vectors, of which there are up to tokens.
+// PackedSums returns the sizes in elements of the buffers Sums, f32, in which threadgroups leave sums for each other,
+// and Arrivals, u32. They suffice for each of the tiles, with up to tokens packed vectors.
 func (m MatMul) PackedSums(tiles []Tile, tokens int) (sums, arrivals int) {
 	return m.packedSums(tiles, m.N, tokens)
 }
 
-// PackedSums is MatMul.PackedSums of a pair.
+// PackedSums is MatMul.PackedSums for a gated pair of weights.
 func (m MatMulGLU) PackedSums(tiles []Tile, tokens int) (sums, arrivals int) {
 	return m.packedSums(tiles, 2*m.N, tokens)
 }
 
-// packedSums is PackedSums for rows rows of weights.
+// packedSums is PackedSums for rows rows of weights in all.
 func (m Matrices) packedSums(tiles []Tile, rows, tokens int) (sums, arrivals int) {
 	for _, t := range tiles {
 		vectors := ceil(tokens, t.BM)
@@ -143,7 +148,7 @@ func (m Matrices) packedSums(tiles []Tile, rows, tokens int) (sums, arrivals int
 	return sums, arrivals
 }
 
-// checkPacked reports whether a product of planes weights can be divided into a tile of packed vectors.
+// checkPacked returns an error if a product of planes weights cannot be divided into tiles of packed vectors like t.
 func (m Matrices) checkPacked(t Tile, planes int) error {
 	switch {
 	case m.Exact || m.Bits != 4 || m.Group == 16 || m.Floats || m.F32:
@@ -165,7 +170,7 @@ func (m Matrices) checkPacked(t Tile, planes int) error {
 	return nil
 }
 
-// eights is the number of eights of vectors that are packed together; 0 where none are.
+// eights returns how many eights of vectors are packed together; 0 if vectors are not packed.
 func (p Prepare) eights() int {
 	if p.Packed == InLanes {
 		return 0
@@ -173,12 +178,12 @@ func (p Prepare) eights() int {
 	return p.Packed
 }
 
-// laneOrder is where number k stands in the order of lanes: lanes_place in prelude/lanes.h.
+// laneOrder returns where column k stands in the order of lanes: lanes_place in prelude/lanes.h.
 func laneOrder(k int) int {
 	return k/packedColumns*packedColumns + k%32/8*32 + k%packedColumns/32*8 + k%4*2 + k%8/4
 }
 
-// at is the place of number k of vector t in Y.
+// at returns the place of column k of vector t in Y.
 func (p Prepare) at(t, k int) int {
 	switch p.Packed {
 	case 0:

@@ -2,8 +2,9 @@ package kernels
 
 import "fmt"
 
-// Prepare brings x f32 [T, K] into the form that tiled products take, normed: bf16, or f32 where Exact. Packed is that
-// of the products' Matrices. What a row becomes does not depend on the number of rows.
+// Prepare brings x f32 [T, K] into the form that tiled products take, after a norm if Norm says so. The result is bf16,
+// or f32 if Exact. Packed is the same as in the products' Matrices. The result for a row does not depend on the number
+// of rows.
 type Prepare struct {
 	K      int
 	Exact  bool
@@ -13,14 +14,14 @@ type Prepare struct {
 }
 
 const (
-	// prepareThreads is the number of threads of a threadgroup where rows are not normed. They are few, so that few
-	// rows too go to many multiprocessors: the time is that of one read of memory.
+	// prepareThreads is the number of threads of a threadgroup if there is no norm. It is small, so that even a few
+	// rows are spread over many multiprocessors. Then the kernel takes about as long as one read of memory.
 	prepareThreads = 64
-	// prepareNormed is the number of threads up to which several packed rows that are normed share a threadgroup.
+	// prepareNormed is the largest number of threads of a threadgroup that norms several packed rows.
 	prepareNormed = 512
 )
 
-// Size is the number of elements of Y for tokens vectors: packed ones are a whole number of tiles.
+// Size returns the number of elements of Y for tokens vectors. Packed vectors take a whole number of tiles.
 func (p Prepare) Size(tokens int) int {
 	if n := p.eights(); n > 0 {
 		tokens = ceil(tokens, n*8) * n * 8
@@ -29,7 +30,7 @@ func (p Prepare) Size(tokens int) int {
 }
 
 // Launch is the dispatch for up to tokens vectors. It takes MatMulPrepareArguments: X f32 [T, K], Norm [K], Y [T, K].
-// No kernel may write Norm: it is read before it is this kernel's turn.
+// No kernel may write Norm, since this kernel reads it before the kernels before it are done.
 func (p Prepare) Launch(tokens int) (Launch, error) {
 	if p.K <= 0 || p.K%8 != 0 {
 		return Launch{}, fmt.Errorf("matmul_prepare: %d columns, want a multiple of 8", p.K)
@@ -52,7 +53,7 @@ func (p Prepare) Launch(tokens int) (Launch, error) {
 	}, nil
 }
 
-// items is the number of parts of a row that a thread takes at a time: eight columns, or 32 that are packed.
+// items returns the number of items of a row. An item is what a thread takes at a time: eight columns, or 32 if packed.
 func (p Prepare) items() int {
 	if p.eights() > 0 {
 		return p.K / 32
@@ -60,10 +61,10 @@ func (p Prepare) items() int {
 	return p.K / 8
 }
 
-// divided returns how many rows a threadgroup has, how many items of a row a thread, and the number of threads. None
-// follows from the number of rows of a call. A tile of packed rows has the pieces of its rows one behind the other, so
-// that eight rows fill a line of 128 bytes. A row that is normed is in one threadgroup with all of its columns, so that
-// fewer rows share it.
+// divided returns the number of rows of a threadgroup, the number of items of a row that each thread takes, and the
+// number of threads. None of them depends on the number of rows of a call. In a tile of packed rows the pieces of
+// adjacent rows, 16 bytes each, are adjacent, so eight rows fill a cache line of 128 bytes. With a norm one threadgroup
+// has all columns of a row, so it has fewer rows.
 func (p Prepare) divided() (rows, each, threads int) {
 	items, packed := p.items(), p.eights() > 0
 	if p.Norm == NoNorm {
@@ -79,7 +80,7 @@ func (p Prepare) divided() (rows, each, threads int) {
 	return rows, each, ceil(ceil(items, each)*rows, 32) * 32
 }
 
-// Reference computes what the kernel does for len(x)/K vectors, but for the rounding to bf16.
+// Reference computes what the kernel computes for len(x)/K vectors, without the rounding to bf16.
 func (p Prepare) Reference(x, norm, y []float32) {
 	v := Vectors{K: p.K, Norm: p.Norm, Eps: p.Eps}
 	for t := range len(x) / p.K {

@@ -2,21 +2,23 @@ package kernels
 
 import "fmt"
 
-// Streamed tiles are for NVIDIA, for large weights and up to 8 vectors in the order of lanes: weights are copied to
-// threadgroup memory through a ring of stages (Tile.Stream), as those of a product of one vector, and multiplied with
-// all vectors, which simdgroups have in registers. Tile.BM is the number of vectors, Tile.Ahead the number of stages
-// whose copies start before the kernels that make the vectors are done. Where Tile.Split is above 1, so many
+// Streamed tiles are for NVIDIA, for large weights and up to 8 vectors in the order of lanes. Weights are copied to
+// threadgroup memory through a ring of stages (Tile.Stream), as in a product of one vector. There they are multiplied
+// with all vectors, which simdgroups have in registers. Tile.BM is the number of vectors. Tile.Ahead is the number of
+// stages whose copies start before the kernels that make the vectors are done. If Tile.Split is above 1, Split
 // threadgroups share the columns of a row, and the last one adds up.
 
 const (
 	// mostStreamed is the largest number of vectors of a streamed tile.
 	mostStreamed = 8
-	// mostColumns is the number of columns of a threadgroup up to which their vectors have room in registers.
+	// mostColumns is the largest number of columns of a threadgroup for which registers hold these columns of all
+	// vectors.
 	mostColumns = 7168
-	// mostMemory is the threadgroup memory, in bytes, up to which vectors stand behind the ring, not in it.
+	// mostMemory is the threadgroup memory in bytes up to which vectors have memory of their own, after the ring. If
+	// they need more, they are copied into the last stages of the ring.
 	mostMemory = 224 << 10
-	// ringBytes is the size of a ring, in bytes, that is fastest on an H100 where a threadgroup has more than manyStrips
-	// strips: with more copies under way the memory is slower. With fewer strips twice the size is faster.
+	// ringBytes is the size of a ring in bytes that is fastest on an H100 if a threadgroup has more than manyStrips
+	// strips. With more copies under way the memory is slower. With fewer strips twice the size is faster.
 	ringBytes, manyStrips = 96 << 10, 6
 )
 
@@ -28,9 +30,10 @@ func (m Matrices) ring(t Tile, planes, n int) streamed {
 	return streamed{Vectors: Vectors{Format: m.Format, K: m.K, M: 1}, Stream: t.Stream, planes: planes, rows: []int{n}}
 }
 
-// streamTiles are the streamed tiles worth measuring on a machine for about rows vectors and planes weights of n rows
-// each, the default first. They are for weights as large as those that a product of one vector streams: beside their
-// rings there is no room for the next kernel, which costs more than smaller weights gain.
+// streamTiles returns the streamed tiles that are worth measuring on a machine, for about rows vectors and planes
+// weights of n rows each, the default first. They are for weights as large as those that a product of one vector
+// streams. A ring leaves no threadgroup memory for the next kernel to start early, and that costs more than smaller
+// weights gain.
 func (m Matrices) streamTiles(machine Machine, planes, n, rows int) (out []Tile) {
 	s := m.ring(Tile{}, planes, n)
 	if rows > mostStreamed || n < s.unit() || !s.worth(machine, machine.TransferLeast) {
@@ -43,7 +46,7 @@ func (m Matrices) streamTiles(machine Machine, planes, n, rows int) (out []Tile)
 	s.Strip, s.Columns = 16, m.K/split
 	few := min(8, max(2, ringBytes/m.streamStage(s)))
 	many := min(8, 2*few)
-	rings := [][2]int{{few, 1}, {many, 1}, {many, 2}} // stages, and those of them that are copied early
+	rings := [][2]int{{few, 1}, {many, 1}, {many, 2}} // the number of stages, and of those that are copied early
 	if n*planes*split <= manyStrips*s.Strip*machine.Cores {
 		rings = [][2]int{{many, 1}, {many, 2}, {few, 1}}
 	}
@@ -63,8 +66,8 @@ func (m Matrices) streamTiles(machine Machine, planes, n, rows int) (out []Tile)
 	return out
 }
 
-// Shared returns the sizes in elements of Partial, f32, and of Arrivals for up to tokens vectors: 0 unless threadgroups
-// share columns.
+// Shared returns the sizes in elements of Partial, f32, and of Arrivals, u32, for up to tokens vectors. Both are 0
+// unless threadgroups share columns.
 func (m MatMul) Shared(t Tile, tokens int) (partial, arrivals int) {
 	if !t.streamed() || t.split() == 1 {
 		return 0, 0
@@ -75,12 +78,12 @@ func (m MatMul) Shared(t Tile, tokens int) (partial, arrivals int) {
 
 // streamStage is ROWS_STAGE of matmul_stream.metal, in bytes.
 func (m Matrices) streamStage(s streamed) int {
-	between := 4 * s.planes * 8 * m.Bits // pieces of rows
+	between := 4 * s.planes * 8 * m.Bits // the gaps after pieces of rows
 	return s.Strip*(s.Columns*m.Bits/8+s.affine()) + between
 }
 
-// streamMemory is ROWS_MEMORY and ROWS_X of matmul_stream.metal, in bytes. Vectors are behind the ring, or as far
-// back as there is memory for.
+// streamMemory returns ROWS_MEMORY and ROWS_X of matmul_stream.metal, in bytes. Vectors are copied to memory after the
+// ring, or, if mostMemory does not suffice for that, as near to the end of the ring as it allows.
 func (m Matrices) streamMemory(t Tile, planes, n int) (all, x int) {
 	s := m.ring(t, planes, n)
 	stage, vectors, sums := m.streamStage(s), t.BM*(2*s.Columns+32), 2*s.Simdgroups*mostStreamed*(s.Strip+4)*4
@@ -110,7 +113,7 @@ func (m Matrices) checkStreamed(t Tile, planes, n int) error {
 	return m.ring(t, planes, n).check()
 }
 
-// launchStreamed is the dispatch of a streamed tile, without what a product adds to it.
+// launchStreamed returns the dispatch of a streamed tile. The product adds its epilogue to it.
 func (m Matrices) launchStreamed(t Tile, planes, n, tokens int) (l Launch) {
 	s := m.ring(t, planes, n)
 	memory, x := m.streamMemory(t, planes, n)

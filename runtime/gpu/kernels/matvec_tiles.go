@@ -3,19 +3,20 @@ package kernels
 import "fmt"
 
 const (
-	// tileRows is the number of rows of a tile that matrix units multiply with a few vectors.
+	// tileRows is the number of rows of weights of a tile, which tensor cores multiply with a few vectors.
 	tileRows = 16
-	// mostTiled is the largest number of columns that a simdgroup has of such a tile: it reads all of them before it
-	// waits for the vectors.
+	// mostTiled is the largest number of columns of a tile that a simdgroup can have. It reads all of them into
+	// registers before it waits for the vectors.
 	mostTiled = 4 * 64
-	// leastTiled is the number of vectors from which on tiles are worthwhile: their time hardly depends on it.
+	// leastTiled is the number of vectors from which on tiles are worthwhile. The time of tiles hardly depends on the
+	// number of vectors.
 	leastTiled = 5
-	// tiledBytes is the size in bytes of the codes of products up to which tiles are worthwhile. Larger ones are faster
-	// where more threadgroups read fewer rows each.
+	// tiledBytes is the size in bytes, of the codes of all weights of a product, up to which tiles are worthwhile.
+	// Larger products are faster with more threadgroups that read fewer rows each.
 	tiledBytes = 1 << 20
 )
 
-// byTiles returns the variants with tiles worth measuring on a machine; there may be none.
+// byTiles returns the variants with tiles that are worth measuring on a machine; there may be none.
 func (v MatVecMany) byTiles(m Machine) (out []Tuning) {
 	bytes := 0
 	for _, n := range v.N {
@@ -32,7 +33,7 @@ func (v MatVecMany) byTiles(m Machine) (out []Tuning) {
 	return out
 }
 
-// checkTiles returns an error where there is no kernel with tiles.
+// checkTiles returns an error if no kernel with tiles can compute the product.
 func (v MatVecMany) checkTiles(t Tuning) error {
 	switch {
 	case v.M < 2 || v.M > 8 || v.Conv != nil || v.Activated.Rows > 0:

@@ -32,8 +32,9 @@ type RMSNorm struct {
 	Gated      bool
 	Activation Activation
 	Gates      Rows
-	// Half says that out is written in bf16, not in f32. Packed is then the order, as of Prepare: 0 as it is, InLanes with
-	// the elements of a token as one row, or 4, 8 or 16 with so many eights of tokens, of one row each, packed together.
+	// Half says that Out is written in bf16, not in f32. Packed is then its order, as in Prepare: 0 is the order of X;
+	// InLanes is the order of lanes, with all elements of a token as one row; 4, 8 or 16 is the number of eights of
+	// tokens that are packed together, where a token has one row.
 	Half   bool
 	Packed int
 	// Unaligned says that x, residual or gate starts at an offset that is not a multiple of 16 bytes.
@@ -63,7 +64,7 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 		// As few reads of a thread as possible, so that all of them are in flight together.
 		simdgroups = 1
 		if n.packed() {
-			simdgroups = min(32, ceil(n.N, 32*32)) // a thread takes 32 elements at a time
+			simdgroups = min(32, ceil(n.N, 32*32)) // a thread takes 32 elements, an item, at a time
 		} else if units := n.N / n.vec(); n.N > 512 {
 			simdgroups = ceil(ceil(units, ceil(units, 1024)), 32)
 		}

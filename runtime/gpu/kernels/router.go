@@ -24,7 +24,7 @@ func (r Router) Launch(tokens int) (Launch, error) {
 	if err := r.check(4096); err != nil {
 		return Launch{}, err
 	}
-	simds := min(8, ceil(r.Experts, 32)) // some twenty of 256 logits are counted for, four by a simdgroup at a time
+	simds := min(8, ceil(r.Experts, 32)) // some 20 of 256 logits are ranked, and a simdgroup ranks four at a time
 	return Launch{
 		File: "router", Kernel: "router", Case: r.newCase,
 		Defines: append(r.defines(), define("ROUTER_SIMDS", simds)...),

@@ -18,12 +18,13 @@ type SlotDelta struct {
 	Most int
 }
 
-// scanGroups is the number of threadgroups that the scan of chunks has at most, where it has a choice. On an H100 a
-// multiprocessor has registers for one at a time, so more of them only take longer to find that nothing is to be done.
+// scanGroups is the number of threadgroups of the scan of chunks that its grid does not exceed, unless one sequence
+// alone needs more. On an H100 a multiprocessor has registers for one of them at a time. If no sequence has chunks,
+// more threadgroups only take longer to find that out.
 const scanGroups = 256
 
 // slotSeveral and slotMany are the numbers of sequences from which on a group of lanes has two and four rows of a
-// state: q, k and gates are read for fewer groups, and there are threadgroups enough for an H100 nevertheless.
+// state. Then fewer groups of lanes read q, k and the gates. There are still enough threadgroups for an H100.
 const (
 	slotSeveral = 6
 	slotMany    = 12
@@ -32,7 +33,7 @@ const (
 // slotRows is the number of rows in which a threadgroup of slot_delta looks for rows of no sequence.
 const slotRows = 32
 
-// filledFor replaces zero fields by their defaults for calls of up to rows rows.
+// filledFor returns d with defaults in place of zero fields, for calls of up to rows rows.
 func (d SlotDelta) filledFor(rows int) SlotDelta {
 	if sequences := min(rows, d.Entries); d.Rows == 0 && sequences >= slotMany {
 		d.Rows = 4

@@ -22,11 +22,11 @@ type Tuning struct {
 	// multiplies. It is for one vector that fits into the registers of a few lanes, and requires that the norm's
 	// weights start at a multiple of 16 bytes.
 	Direct bool
-	// Tiles, if not 0, is the number of simdgroups of a threadgroup that multiply tiles of 16 rows with 2 to 8 vectors by
-	// matrix units. Other fields are not used then.
+	// Tiles, if not 0, has tensor cores multiply tiles of 16 rows of weights with 2 to 8 vectors. It is the number of
+	// simdgroups of a threadgroup. The other fields are not used then.
 	Tiles int
-	// Once, if not zero, has the first product of a mixture of experts read an expert's weights once for all tokens. Other
-	// fields are not used then.
+	// Once, if not zero, has the first product of a mixture of experts read an expert's weights once for all tokens.
+	// The other fields are not used then.
 	Once Once
 	// Stream, if not zero, divides the product in another way. The other fields are not used then.
 	Stream Stream
@@ -34,7 +34,7 @@ type Tuning struct {
 
 // Near reports whether t and o differ in one respect: the rows of a lane, the lanes that share a row (with the same
 // sets or simdgroups), the size of the threadgroup, or the bytes read at a time. All streamed variants are near each
-// other, and all by tiles are, and all that read weights once. Direct variants are near direct ones only.
+// other. So are all variants with Tiles, and all with Once. Direct variants are near direct ones only.
 func (t Tuning) Near(o Tuning) bool {
 	if t.Stream != (Stream{}) || o.Stream != (Stream{}) {
 		return t.Stream != (Stream{}) && o.Stream != (Stream{})

@@ -24,9 +24,10 @@ func (g *graph) isFew(rule *ir.Op, tokens int) bool {
 	return tokens <= FewTokens
 }
 
-// decodes reports whether a call of so many rows of several sequences has few rows of prompts, if any: it wants as
-// many rows of logits as it has rows, and a prompt wants those of its last row alone; and its tables have room for a
-// sequence for every two rows. Numbers in a call's shape are padded, so up to a quarter of 128 rows may be a prompt's.
+// decodes reports whether a call with this number of rows, of several sequences, has few rows of prompts or none. Two
+// things must hold. The call wants as many rows of logits as it has rows; a prompt wants only those of its last row.
+// And its tables have room for one sequence for every two rows. The sizes in a call's shape are padded, so up to a
+// quarter of 128 rows may be rows of a prompt.
 func (g *graph) decodes(rule *ir.Op, rows int) bool {
 	at := slices.IndexFunc(g.m.Entry.Params, func(v *ir.Value) bool { return v.Param == "wanted" })
 	entries := shape(rule.Input("entries"))

@@ -265,7 +265,7 @@ func (t *Target) fewExperts(k kernels.Experts, tokens int) bool {
 }
 
 // OnceTunings returns the variants of the first product of a mixture that read the weights of a chosen expert once for
-// all tokens, where they are worthwhile and may be used: they round vectors to bfloat16.
+// all tokens. It returns none if they are not worthwhile, or may not be used: they round vectors to bfloat16.
 func (t *Target) OnceTunings(k kernels.Experts, tokens int) []kernels.Tuning {
 	up := k.OnceTunings(t.Machine, tokens)
 	if !t.rounds() || !ask(t, "reads once", k, tokens, func() bool {

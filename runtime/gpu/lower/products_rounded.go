@@ -15,7 +15,7 @@ func (g *graph) roundedBefore(op *ir.Op) {
 		return
 	}
 	if a.Packed > kernels.InLanes && width(l.Base) != width(op.Result()) {
-		return // rows are packed as the product has them
+		return // rows are packed as wide as they are in the product
 	}
 	old := l.Base.Def
 	n := rounded(old, a.Packed)

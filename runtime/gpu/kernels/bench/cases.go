@@ -116,8 +116,8 @@ func someRows(s func(int) int) (out []testCase) {
 	return out
 }
 
-// preparations are what stands before products of some rows: conversion to bf16 in the order of the product, with a
-// norm or without.
+// preparations are the dispatches before products of some rows: they convert rows to bf16 in the order of the product,
+// with or without a norm.
 func preparations(s func(int) int) (out []testCase) {
 	for _, rows := range []int{8, 64, 128} {
 		for _, k := range []int{512, 2048, 4096, 5376, 21504} {
@@ -250,11 +250,11 @@ func expertsDown(name string, e kernels.Experts) testCase {
 	}
 }
 
-// fewTokens are both products of the experts of some tokens, which choose at random among all. The bytes are those of
-// the experts that one of them chooses, each once. There should be several copies of the weights (-rotate), since a
-// dispatch reads those of few experts.
+// fewTokens are both products of the experts of some tokens. The tokens choose at random among all experts. The bytes
+// are those of all chosen experts, each counted once. There should be several copies of the weights (-rotate), since a
+// dispatch reads the weights of few experts only.
 func fewTokens(e kernels.Experts, tokens int) []testCase {
-	none := math.Pow(1-float64(e.Top)/float64(e.Count), float64(tokens)) // the part that no token chooses
+	none := math.Pow(1-float64(e.Top)/float64(e.Count), float64(tokens)) // part of the experts that no token chooses
 	read := int(math.Round(float64(e.Count)*(1-none))) + 1
 	add := func(product string, rows, k int, ways func(kernels.Machine) []kernels.Tuning,
 		launch func(kernels.Tuning, int) (kernels.Launch, error)) testCase {
@@ -383,8 +383,8 @@ func manyExperts(few kernels.Experts, tokens int) []testCase {
 	return append(out, sorted(few, tokens)...)
 }
 
-// sorted are the dispatches of a mixture of experts around the products of a chunk: the choice of experts, their order,
-// and the sum of results.
+// sorted are the dispatches of a mixture of experts before and after the products of a chunk: they choose experts, sort
+// pairs of tokens and experts, and add up results.
 func sorted(few kernels.Experts, tokens int) []testCase {
 	e := kernels.ManyExperts{Format: few.Format, Count: few.Count, Top: few.Top, Hidden: few.Hidden, Inner: few.Inner}
 	sizes := kernels.Sizes{Tokens: tokens}

@@ -72,10 +72,10 @@ func lintFolder(folder string) error {
 	return nil
 }
 
-// clangVersion tells this clang from others.
+// clangVersion identifies this version of clang.
 var clangVersion = sync.OnceValues(func() ([]byte, error) { return exec.Command(clang(), "--version").Output() })
 
-// lintMark is the path of the file that says that these files passed, in a folder that it makes.
+// lintMark returns the path of the file that records that these files passed. It makes the file's folder.
 func lintMark(files map[string][]byte) (string, error) {
 	version, err := clangVersion()
 	if err != nil {
