@@ -70,6 +70,3 @@ inline void raw_totals(thread const uint* x, thread float* totals) {
     totals[g * 2 + 1] = part[1];
   }
 }
-
-// Returns where column i of eight columns of a vector stands among the eight bf16 numbers of their four words.
-inline int raw_place(int i) { return i % 4 * 2 + i / 4; }
