@@ -63,28 +63,19 @@ func bindMatmul(b *binder) bool {
 	if !ok || !ok2 || out == nil {
 		return false
 	}
-	tiles, step := k.Tiles(b.x.exe.machine, rows), b.stepAt(rows, nil)
+	tiles := k.Tiles(b.x.exe.machine, rows)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
-	if k.Packed > kernels.InLanes {
-		sums, arrivals := b.packedSums(k.PackedSums(tiles, rows))
-		return offer(b, "matmul", tiles, of, w.bytes(), kernels.MatMulPackedArguments[operand]{W: w.arguments(), X: x,
-			Extra: extra, Sums: sums, Arrivals: arrivals, Y: bytesOf(out), Step: step})
-	}
-	args := kernels.MatMulArguments[operand]{W: w.arguments(), X: x, Extra: extra, Y: bytesOf(out), Step: step}
-	partial, arrivals := 0, 0
-	for _, t := range tiles {
-		some, count := k.Shared(t, rows)
-		partial, arrivals = max(partial, some), max(arrivals, count)
-	}
-	if partial > 0 {
-		args.Partial, args.Arrivals = whole(b.scratch(4*partial)), whole(b.arrivals(arrivals))
-	}
-	return offer(b, "matmul", tiles, of, w.bytes(), args)
+	partial, arrivals := b.shared(k.Shared(tiles, rows))
+	return offer(b, "matmul", tiles, of, w.bytes(), kernels.MatMulArguments[operand]{W: w.arguments(), X: x, Extra: extra,
+		Y: bytesOf(out), Step: b.stepAt(rows, nil), Partial: partial, Arrivals: arrivals})
 }
 
-// packedSums returns the buffers in which threadgroups of products of packed rows leave sums for each other, numbers
-// f32 elements, and count arrivals, counters u32 elements.
-func (b *binder) packedSums(numbers, counters int) (sums, arrivals operand) {
+// shared returns the buffers in which the threadgroups of a product leave sums for each other, numbers f32 elements, and
+// count arrivals, counters u32 elements. It returns absent ones where numbers is 0.
+func (b *binder) shared(numbers, counters int) (partial, arrivals operand) {
+	if numbers == 0 {
+		return operand{}, operand{}
+	}
 	return whole(b.scratch(4 * numbers)), whole(b.arrivals(counters))
 }
 
@@ -106,9 +97,9 @@ func bindMatmulGLU(b *binder) bool {
 	tiles, step := k.Tiles(b.x.exe.machine, rows), b.stepAt(rows, nil)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
 	if k.Packed > kernels.InLanes {
-		sums, arrivals := b.packedSums(k.PackedSums(tiles, rows))
+		partial, arrivals := b.shared(k.Shared(tiles, rows))
 		return offer(b, "matmul glu", tiles, of, p.size, kernels.MatMulPackedGLUArguments[operand]{W0: p.first,
-			W1: p.second, X: x, Sums: sums, Arrivals: arrivals, Y: bytesOf(out), Step: step})
+			W1: p.second, X: x, Partial: partial, Arrivals: arrivals, Y: bytesOf(out), Step: step})
 	}
 	return offer(b, "matmul glu", tiles, of, p.size, kernels.MatMulGLUArguments[operand]{W0: p.first, W1: p.second,
 		X: x, Y: bytesOf(out), Step: step})

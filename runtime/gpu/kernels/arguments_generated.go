@@ -890,7 +890,7 @@ var logprobsPartSignature = Signature{Kernels: []string{"logprobs_part"}, Argume
 	{Name: "sums", Type: "float", Written: true},
 }}
 
-// MatMulArguments are the buffers of the kernels matmul, matmul_direct, matmul_stream, in order.
+// MatMulArguments are the buffers of the kernels matmul, matmul_direct, matmul_packed, matmul_stream, in order.
 type MatMulArguments[T comparable] struct {
 	W        WeightArguments[T]
 	X        T // MATMUL_T
@@ -901,14 +901,14 @@ type MatMulArguments[T comparable] struct {
 	Arrivals T // uint, written, optional: Y stands for it
 }
 
-// Signature is what the text of the kernels matmul, matmul_direct, matmul_stream declares.
+// Signature is what the text of the kernels matmul, matmul_direct, matmul_packed, matmul_stream declares.
 func (MatMulArguments[T]) Signature() *Signature { return &matMulSignature }
 
 func (a MatMulArguments[T]) values() []T {
 	return []T{a.W.Data, a.W.Scales, a.W.Biases, a.X, a.Extra, a.Y, a.Step, a.Partial, a.Arrivals}
 }
 
-var matMulSignature = Signature{Kernels: []string{"matmul", "matmul_direct", "matmul_stream"}, Arguments: []Argument{
+var matMulSignature = Signature{Kernels: []string{"matmul", "matmul_direct", "matmul_packed", "matmul_stream"}, Arguments: []Argument{
 	{Name: "w", Type: "uint"},
 	{Name: "scales", Type: "WEIGHT_SCALE"},
 	{Name: "biases", Type: "WEIGHT_SCALE"},
@@ -948,42 +948,12 @@ var matMulGLUSignature = Signature{Kernels: []string{"matmul_glu", "matmul_direc
 	{Name: "step", Type: "int"},
 }}
 
-// MatMulPackedArguments are the buffers of the kernel matmul_packed, in order.
-type MatMulPackedArguments[T comparable] struct {
-	W        WeightArguments[T]
-	X        T // bfloat
-	Extra    T // float, optional: X stands for it
-	Sums     T // float, written
-	Arrivals T // uint, written
-	Y        T // MATMUL_OUT, written
-	Step     T // int
-}
-
-// Signature is what the text of the kernel matmul_packed declares.
-func (MatMulPackedArguments[T]) Signature() *Signature { return &matMulPackedSignature }
-
-func (a MatMulPackedArguments[T]) values() []T {
-	return []T{a.W.Data, a.W.Scales, a.W.Biases, a.X, a.Extra, a.Sums, a.Arrivals, a.Y, a.Step}
-}
-
-var matMulPackedSignature = Signature{Kernels: []string{"matmul_packed"}, Arguments: []Argument{
-	{Name: "w", Type: "uint"},
-	{Name: "scales", Type: "WEIGHT_SCALE"},
-	{Name: "biases", Type: "WEIGHT_SCALE"},
-	{Name: "x", Type: "bfloat"},
-	{Name: "extra", Type: "float", Optional: true, Instead: 3},
-	{Name: "sums", Type: "float", Written: true},
-	{Name: "arrivals", Type: "uint", Written: true},
-	{Name: "y", Type: "MATMUL_OUT", Written: true},
-	{Name: "step", Type: "int"},
-}}
-
 // MatMulPackedGLUArguments are the buffers of the kernel matmul_packed_glu, in order.
 type MatMulPackedGLUArguments[T comparable] struct {
 	W0       WeightArguments[T]
 	W1       WeightArguments[T]
 	X        T // bfloat
-	Sums     T // float, written
+	Partial  T // float, written
 	Arrivals T // uint, written
 	Y        T // MATMUL_OUT, written
 	Step     T // int
@@ -993,7 +963,7 @@ type MatMulPackedGLUArguments[T comparable] struct {
 func (MatMulPackedGLUArguments[T]) Signature() *Signature { return &matMulPackedGLUSignature }
 
 func (a MatMulPackedGLUArguments[T]) values() []T {
-	return []T{a.W0.Data, a.W0.Scales, a.W0.Biases, a.W1.Data, a.W1.Scales, a.W1.Biases, a.X, a.Sums, a.Arrivals, a.Y, a.Step}
+	return []T{a.W0.Data, a.W0.Scales, a.W0.Biases, a.W1.Data, a.W1.Scales, a.W1.Biases, a.X, a.Partial, a.Arrivals, a.Y, a.Step}
 }
 
 var matMulPackedGLUSignature = Signature{Kernels: []string{"matmul_packed_glu"}, Arguments: []Argument{
@@ -1004,7 +974,7 @@ var matMulPackedGLUSignature = Signature{Kernels: []string{"matmul_packed_glu"},
 	{Name: "scales1", Type: "WEIGHT_SCALE"},
 	{Name: "biases1", Type: "WEIGHT_SCALE"},
 	{Name: "x", Type: "bfloat"},
-	{Name: "sums", Type: "float", Written: true},
+	{Name: "partial", Type: "float", Written: true},
 	{Name: "arrivals", Type: "uint", Written: true},
 	{Name: "y", Type: "MATMUL_OUT", Written: true},
 	{Name: "step", Type: "int"},
@@ -1709,11 +1679,11 @@ var signatures = map[string]*Signature{
 	"logprobs_part":         &logprobsPartSignature,
 	"matmul":                &matMulSignature,
 	"matmul_direct":         &matMulSignature,
+	"matmul_packed":         &matMulSignature,
 	"matmul_stream":         &matMulSignature,
 	"matmul_glu":            &matMulGLUSignature,
 	"matmul_direct_glu":     &matMulGLUSignature,
 	"matmul_stream_glu":     &matMulGLUSignature,
-	"matmul_packed":         &matMulPackedSignature,
 	"matmul_packed_glu":     &matMulPackedGLUSignature,
 	"matmul_prepare":        &matMulPrepareSignature,
 	"matvec":                &matVecSignature,

@@ -252,13 +252,19 @@ func (m Matrices) fewPacked(c *Case, l *Launch, tile Tile, planes, n int) (colum
 	return columns, computed
 }
 
-// leave adds the buffers of a launch for packed vectors in which threadgroups leave sums for each other and count
-// arrivals, for rows rows of weights in all.
-func (m Matrices) leave(c *Case, l Launch, tile Tile, rows int) (sums, arrivals *Buffer) {
-	sums = c.scratch(F32, l.Groups[0]*l.Groups[1]*2*tile.BN*tile.BM)
-	arrivals = c.add(U32, l.Groups[0]*ceil(rows, tile.BN)*tile.WN, Zeros)
-	arrivals.Scratch = !c.Whole // threadgroups that share the last tile may be missing
-	return sums, arrivals
+// leave adds the buffers in which the threadgroups of a launch leave sums for each other and count arrivals, for planes
+// weights of n rows each. It returns nil for both if the tile needs none.
+func (m Matrices) leave(c *Case, l Launch, tile Tile, planes, n int) (partial, arrivals *Buffer) {
+	sums, counters := m.shared([]Tile{tile}, planes, n, c.Capacity)
+	if tile.packed() { // the grid may be smaller than that of the product
+		sums, counters = tile.packedShared(l.Groups[0], l.Groups[1], planes*n)
+	}
+	if sums == 0 {
+		return nil, nil
+	}
+	partial, arrivals = c.scratch(F32, sums), c.add(U32, counters, Zeros)
+	arrivals.Scratch = tile.streamed() || !c.Whole // threadgroups that share the last tile may be missing
+	return partial, arrivals
 }
 
 // result adds a buffer for n results of a tiled product and returns their bounds: doubled where a result depends on two
@@ -279,18 +285,9 @@ func (m MatMul) newCase(l Launch, tile Tile, s Sizes) *Case {
 	w, weight := c.weight(m.Format, few.N, m.K, computed)
 	extra := c.extra(m.Epilogue, at, c.Tokens, few.N, m.N)
 	y, bound := m.result(c, c.Tokens*m.N, 1, bound)
-	if tile.packed() {
-		sums, arrivals := m.leave(c, l, tile, m.N)
-		c.run(l, MatMulPackedArguments[*Buffer]{W: weight, X: x, Extra: extra, Sums: sums, Arrivals: arrivals, Y: y,
-			Step: c.step()})
-	} else {
-		a := MatMulArguments[*Buffer]{W: weight, X: x, Extra: extra, Y: y, Step: c.step()}
-		if partial, arrivals := m.Shared(tile, c.Capacity); partial > 0 {
-			a.Partial, a.Arrivals = c.out(F32, partial), c.add(U32, arrivals, Zeros)
-			a.Partial.Scratch, a.Arrivals.Scratch = true, true
-		}
-		c.run(l, a)
-	}
+	partial, arrivals := m.leave(c, l, tile, 1, m.N)
+	c.run(l, MatMulArguments[*Buffer]{W: weight, X: x, Extra: extra, Y: y, Step: c.step(), Partial: partial,
+		Arrivals: arrivals})
 	c.reference = func() {
 		few.Reference(w(), x.Values(), extra.Values(), c.wantAmong(y, bound, at, c.Tokens, few.N, m.N))
 	}
@@ -306,8 +303,8 @@ func (m MatMulGLU) newCase(l Launch, tile Tile, s Sizes) *Case {
 	up, ups := c.weight(m.Format, few.N, m.K, computed)
 	y, bound := m.result(c, c.Tokens*m.N, 2, bound)
 	if tile.packed() {
-		sums, arrivals := m.leave(c, l, tile, 2*m.N)
-		c.run(l, MatMulPackedGLUArguments[*Buffer]{W0: gates, W1: ups, X: x, Sums: sums, Arrivals: arrivals, Y: y,
+		partial, arrivals := m.leave(c, l, tile, 2, m.N)
+		c.run(l, MatMulPackedGLUArguments[*Buffer]{W0: gates, W1: ups, X: x, Partial: partial, Arrivals: arrivals, Y: y,
 			Step: c.step()})
 	} else {
 		c.run(l, MatMulGLUArguments[*Buffer]{W0: gates, W1: ups, X: x, Y: y, Step: c.step()})

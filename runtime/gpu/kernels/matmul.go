@@ -124,11 +124,37 @@ func tilesOf(list [][5]int) []Tile {
 	return out
 }
 
+// Shared returns the sizes in elements of Partial, f32, in which threadgroups leave sums for each other, and of Arrivals,
+// u32, which count these threadgroups. They suffice for each of the tiles with up to tokens vectors, and are 0 if no tile
+// needs them.
+func (m MatMul) Shared(tiles []Tile, tokens int) (partial, arrivals int) {
+	return m.shared(tiles, 1, m.N, tokens)
+}
+
+// Shared is MatMul.Shared for a gated pair of weights.
+func (m MatMulGLU) Shared(tiles []Tile, tokens int) (partial, arrivals int) {
+	return m.shared(tiles, 2, m.N, tokens)
+}
+
+// shared is Shared for planes weights of n rows each.
+func (m Matrices) shared(tiles []Tile, planes, n, tokens int) (partial, arrivals int) {
+	for _, t := range tiles {
+		some, count := 0, 0
+		switch {
+		case t.packed():
+			some, count = t.packedShared(ceil(tokens, t.BM), m.packedGroups(t, planes*n), planes*n)
+		case t.streamed():
+			some, count = t.streamShared(tokens, n)
+		}
+		partial, arrivals = max(partial, some), max(arrivals, count)
+	}
+	return partial, arrivals
+}
+
 // Launch is the dispatch for up to tokens vectors. It takes MatMulArguments: X [T, K] in bf16, or f32 where Exact, as
-// Prepare makes it, Extra f32 [T, N] or [N], and Y [T, N] in f32, or bf16 with Half. If threadgroups share columns, it
-// also takes Partial, which no other kernel reads, and Arrivals, which are zeros before and after. Shared returns their
-// sizes. For packed vectors it takes MatMulPackedArguments instead: these also have Sums, which no other kernel reads,
-// and Arrivals, which are zeros before and after. PackedSums returns their sizes.
+// Prepare makes it, Extra f32 [T, N] or [N], and Y [T, N] in f32, or bf16 with Half. If threadgroups leave sums for each
+// other, it also takes Partial, which no other kernel reads, and Arrivals, which are zeros before and after; Shared
+// returns their sizes.
 func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
 	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }
@@ -136,7 +162,7 @@ func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 }
 
 // Launch is the dispatch for up to tokens vectors. It takes MatMulGLUArguments: gate W0 and up W1, X [T, K] in bf16, or
-// f32 where Exact, Y [T, N]. For packed vectors it takes MatMulPackedGLUArguments, with Sums and Arrivals as in
+// f32 where Exact, Y [T, N]. For packed vectors it takes MatMulPackedGLUArguments, with Partial and Arrivals as in
 // MatMul.Launch.
 func (m MatMulGLU) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "_glu", 2, m.N, tokens, define("MATMUL_ACTIVATION", int(m.Activation)))

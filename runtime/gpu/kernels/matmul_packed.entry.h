@@ -2,12 +2,12 @@
 #ifdef ENTRY_matmul_packed
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void matmul_packed_entry(void* const* a) {
-  matmul_packed((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const bfloat*)a[3], (device const float*)a[4], (device float*)a[5], (device uint*)a[6], (device MATMUL_OUT*)a[7], (device const int*)a[8], PORT_threadgroup_position_in_grid(), PORT_threadgroups_per_grid(), PORT_thread_index_in_threadgroup());
+  matmul_packed((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const bfloat*)a[3], (device const float*)a[4], (device MATMUL_OUT*)a[5], (device const int*)a[6], (device float*)a[7], (device uint*)a[8], PORT_threadgroup_position_in_grid(), PORT_threadgroups_per_grid(), PORT_thread_index_in_threadgroup());
 }
 PORT_ENTRY(matmul_packed, PACKED_BOUND, 9)
 #else
-extern "C" __global__ void __launch_bounds__(PACKED_BOUND) matmul_packed_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const bfloat* x, device const float* extra, device float* sums, device uint* arrivals, device MATMUL_OUT* y, device const int* step) {
-  matmul_packed(w, scales, biases, x, extra, sums, arrivals, y, step, PORT_threadgroup_position_in_grid(), PORT_threadgroups_per_grid(), PORT_thread_index_in_threadgroup());
+extern "C" __global__ void __launch_bounds__(PACKED_BOUND) matmul_packed_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const bfloat* x, device const float* extra, device MATMUL_OUT* y, device const int* step, device float* partial, device uint* arrivals) {
+  matmul_packed(w, scales, biases, x, extra, y, step, partial, arrivals, PORT_threadgroup_position_in_grid(), PORT_threadgroups_per_grid(), PORT_thread_index_in_threadgroup());
 }
 #endif
 #endif
@@ -18,8 +18,8 @@ extern "C" __attribute__((visibility("default"))) void matmul_packed_glu_entry(v
 }
 PORT_ENTRY(matmul_packed_glu, PACKED_BOUND, 11)
 #else
-extern "C" __global__ void __launch_bounds__(PACKED_BOUND) matmul_packed_glu_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device const bfloat* x, device float* sums, device uint* arrivals, device MATMUL_OUT* y, device const int* step) {
-  matmul_packed_glu(w0, scales0, biases0, w1, scales1, biases1, x, sums, arrivals, y, step, PORT_threadgroup_position_in_grid(), PORT_threadgroups_per_grid(), PORT_thread_index_in_threadgroup());
+extern "C" __global__ void __launch_bounds__(PACKED_BOUND) matmul_packed_glu_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device const bfloat* x, device float* partial, device uint* arrivals, device MATMUL_OUT* y, device const int* step) {
+  matmul_packed_glu(w0, scales0, biases0, w1, scales1, biases1, x, partial, arrivals, y, step, PORT_threadgroup_position_in_grid(), PORT_threadgroups_per_grid(), PORT_thread_index_in_threadgroup());
 }
 #endif
 #endif

@@ -127,25 +127,10 @@ func (m Matrices) packedDefines(t Tile, planes int) []Define {
 		"PACKED_PLANES", planes, "PACKED_EACH", t.Each)...)
 }
 
-// PackedSums returns the sizes in elements of the buffers Sums, f32, in which threadgroups leave sums for each other,
-// and Arrivals, u32. They suffice for each of the tiles, with up to tokens packed vectors.
-func (m MatMul) PackedSums(tiles []Tile, tokens int) (sums, arrivals int) {
-	return m.packedSums(tiles, m.N, tokens)
-}
-
-// PackedSums is MatMul.PackedSums for a gated pair of weights.
-func (m MatMulGLU) PackedSums(tiles []Tile, tokens int) (sums, arrivals int) {
-	return m.packedSums(tiles, 2*m.N, tokens)
-}
-
-// packedSums is PackedSums for rows rows of weights in all.
-func (m Matrices) packedSums(tiles []Tile, rows, tokens int) (sums, arrivals int) {
-	for _, t := range tiles {
-		vectors := ceil(tokens, t.BM)
-		sums = max(sums, vectors*m.packedGroups(t, rows)*2*t.BN*t.BM)
-		arrivals = max(arrivals, vectors*ceil(rows, t.BN)*t.WN)
-	}
-	return sums, arrivals
+// packedShared returns the sizes in elements of Partial and of Arrivals of a tile of packed vectors. vectors and groups
+// are the dimensions of the grid, rows is the number of rows of weights in all.
+func (t Tile) packedShared(vectors, groups, rows int) (partial, arrivals int) {
+	return vectors * groups * 2 * t.BN * t.BM, vectors * ceil(rows, t.BN) * t.WN
 }
 
 // checkPacked returns an error if a product of planes weights cannot be divided into tiles of packed vectors like t.
@@ -164,8 +149,7 @@ func (m Matrices) checkPacked(t Tile, planes int) error {
 			m.Packed)
 	case t.WM != 1 || t.WN < 4 || t.WN%4 != 0 || t.WN > 32 || t.BN < 1 || t.BN%(16*t.WN*planes) != 0:
 		return fmt.Errorf("tile: %d rows of weights for %d×%d simdgroups, want a multiple of %d for each of 4, 8, … 32",
-			t.BN,
-			t.WM, t.WN, 16*planes)
+			t.BN, t.WM, t.WN, 16*planes)
 	}
 	return nil
 }

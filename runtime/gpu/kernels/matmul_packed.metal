@@ -273,16 +273,17 @@ inline void packed_products(thread const packed_weights* weights, device const b
 
 // y [T, N] = x W^T; x [T, K], packed.
 // grid: T / (8 EIGHTS), N / (64 SETS TILES) * K / 128 / EACH
+// arguments: matmul
 [[max_total_threads_per_threadgroup(PACKED_BOUND)]]
 kernel void matmul_packed(device const uint* w [[buffer(0)]],
                           device const WEIGHT_SCALE* scales [[buffer(1)]],
                           device const WEIGHT_SCALE* biases [[buffer(2)]],
                           device const bfloat* x [[buffer(3)]],
-                          device const float* extra [[buffer(4)]],  // absent: x
-                          device float* sums [[buffer(5)]],
-                          device uint* arrivals [[buffer(6)]],
-                          device MATMUL_OUT* y [[buffer(7)]],
-                          device const int* step [[buffer(8)]],
+                          device const float* extra [[buffer(4)]],
+                          device MATMUL_OUT* y [[buffer(5)]],
+                          device const int* step [[buffer(6)]],
+                          device float* partial [[buffer(7)]],
+                          device uint* arrivals [[buffer(8)]],
                           uint3 group [[threadgroup_position_in_grid]],
                           uint3 groups [[threadgroups_per_grid]],
                           uint thread_index [[thread_index_in_threadgroup]]) {
@@ -295,7 +296,7 @@ kernel void matmul_packed(device const uint* w [[buffer(0)]],
     weights[i].scales = scales;
     weights[i].biases = biases;
   }
-  packed_products(weights, x, sums, arrivals, y, extra, step, group, groups, int(thread_index), memory, full, empty);
+  packed_products(weights, x, partial, arrivals, y, extra, step, group, groups, int(thread_index), memory, full, empty);
 }
 
 // y [T, N] = activation(x gate^T) * (x up^T); x [T, K], packed.
@@ -308,7 +309,7 @@ kernel void matmul_packed_glu(device const uint* w0 [[buffer(0)]],
                               device const WEIGHT_SCALE* scales1 [[buffer(4)]],
                               device const WEIGHT_SCALE* biases1 [[buffer(5)]],
                               device const bfloat* x [[buffer(6)]],
-                              device float* sums [[buffer(7)]],
+                              device float* partial [[buffer(7)]],
                               device uint* arrivals [[buffer(8)]],
                               device MATMUL_OUT* y [[buffer(9)]],
                               device const int* step [[buffer(10)]],
@@ -325,5 +326,5 @@ kernel void matmul_packed_glu(device const uint* w0 [[buffer(0)]],
   weights[1].w = w1;
   weights[1].scales = scales1;
   weights[1].biases = biases1;
-  packed_products(weights, x, sums, arrivals, y, sums, step, group, groups, int(thread_index), memory, full, empty);
+  packed_products(weights, x, partial, arrivals, y, partial, step, group, groups, int(thread_index), memory, full, empty);
 }

@@ -66,14 +66,14 @@ func (m Matrices) streamTiles(machine Machine, planes, n, rows int) (out []Tile)
 	return out
 }
 
-// Shared returns the sizes in elements of Partial, f32, and of Arrivals, u32, for up to tokens vectors. Both are 0
-// unless threadgroups share columns.
-func (m MatMul) Shared(t Tile, tokens int) (partial, arrivals int) {
-	if !t.streamed() || t.split() == 1 {
+// streamShared returns the sizes in elements of Partial and of Arrivals of a streamed tile for up to tokens vectors and n
+// rows of weights. Both are 0 unless threadgroups share columns.
+func (t Tile) streamShared(tokens, n int) (partial, arrivals int) {
+	if t.split() == 1 {
 		return 0, 0
 	}
 	blocks := ceil(tokens, t.BM)
-	return blocks * t.split() * t.BM * m.N, blocks * t.Stream.Groups
+	return blocks * t.split() * t.BM * n, blocks * t.Stream.Groups
 }
 
 // streamStage is ROWS_STAGE of matmul_stream.metal, in bytes.
