@@ -145,7 +145,7 @@ func (x *instance) tune(p *boundPlan) error {
 	}
 	chosen := x.exe.tuner.Choose(todo, reserve)
 	r.close()
-	if stopped := x.exe.tuner.Stopped; stopped != nil && stopped() {
+	if x.exe.tuner.Stops() {
 		p.untuned = true
 		return nil
 	}

@@ -146,10 +146,10 @@ func (e Experts) check() error {
 // shared expert's E, Logits f32 [T, Count], ExpertScales [Count], Gates f32 [T] of the shared expert, and what is
 // written: Experts i32 and Scores f32 [T, Parts], the shared expert's number being 0, and Y f32 [T, Parts, Inner].
 func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
-	if t.Once != (Once{}) {
+	switch t.form() {
+	case byOnce:
 		return e.launchOnce(t, tokens)
-	}
-	if t.Stream != (Stream{}) {
+	case byStream:
 		return e.launchResidentUp(t, tokens)
 	}
 	v := e.up()

@@ -32,21 +32,40 @@ type Tuning struct {
 	Stream Stream
 }
 
+// The forms of a product. Those from byStream on have fields of their own in a Tuning, and use no other ones.
+const (
+	byLanes = iota
+	byDirect
+	byStream
+	byOnce
+	byTiles
+)
+
+// form returns the form of the product.
+func (t Tuning) form() int {
+	switch {
+	case t.Stream != (Stream{}):
+		return byStream
+	case t.Once != (Once{}):
+		return byOnce
+	case t.Tiles != 0:
+		return byTiles
+	case t.Direct:
+		return byDirect
+	}
+	return byLanes
+}
+
 // Near reports whether t and o differ in one respect: the rows of a lane, the lanes that share a row (with the same
 // sets or simdgroups), the size of the threadgroup, or the bytes read at a time. All streamed variants are near each
 // other. So are all variants with Tiles, and all with Once. Direct variants are near direct ones only.
 func (t Tuning) Near(o Tuning) bool {
-	if t.Stream != (Stream{}) || o.Stream != (Stream{}) {
-		return t.Stream != (Stream{}) && o.Stream != (Stream{})
-	}
-	if t.Once != (Once{}) || o.Once != (Once{}) {
-		return t.Once != (Once{}) && o.Once != (Once{})
-	}
-	if t.Tiles != 0 || o.Tiles != 0 {
-		return t.Tiles != 0 && o.Tiles != 0
-	}
-	if t.Direct != o.Direct {
+	form := t.form()
+	if form != o.form() {
 		return false
+	}
+	if form >= byStream {
+		return true
 	}
 	n := 0
 	for _, differ := range []bool{t.Rows != o.Rows, t.Bytes != o.Bytes, t.Chunk != o.Chunk, t.Permute != o.Permute} {

@@ -157,7 +157,7 @@ func (t *Tuner) climb(products []*search, start time.Time, budget time.Duration)
 	for {
 		todo, now := jobs(products), t.clock()
 		left := last.Sub(now)
-		if left <= warming || len(todo) == 0 || t.stopped() {
+		if left <= warming || len(todo) == 0 || t.Stops() {
 			break
 		}
 		t.compile(todo, now.Add(time.Duration(compiling*float64(left))))

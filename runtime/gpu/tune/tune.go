@@ -157,7 +157,7 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 	start := t.clock()
 	t.climb(open, start, t.left-time.Duration(reserve*float64(t.budget)))
 	took := t.clock().Sub(start)
-	if t.left -= took; t.stopped() {
+	if t.left -= took; t.Stops() {
 		return out
 	}
 	var failed error
@@ -195,11 +195,11 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 	return out
 }
 
-// stopped reports whether measuring is to end at once.
-func (t *Tuner) stopped() bool { return t.Stopped != nil && t.Stopped() }
+// Stops reports whether measuring is to end at once, by Stopped.
+func (t *Tuner) Stops() bool { return t.Stopped != nil && t.Stopped() }
 
 // before reports whether there is time until end.
-func (t *Tuner) before(end time.Time) bool { return !t.stopped() && t.clock().Before(end) }
+func (t *Tuner) before(end time.Time) bool { return !t.Stops() && t.clock().Before(end) }
 
 // keep stores the result of a search and returns the choice. If another process stored one first, it returns that.
 func (t *Tuner) keep(s *search) (int, error) {
