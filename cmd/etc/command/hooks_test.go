@@ -115,6 +115,20 @@ type smallExecutable struct {
 
 func (x smallExecutable) Memory() int64 { return x.memory }
 
+// otherInstances is an executable that gives another instance in the place of each of its own.
+type otherInstances struct {
+	engine.Executable
+	instead func(engine.Instance) engine.Instance
+}
+
+func (x otherInstances) NewInstance() (engine.Instance, error) {
+	i, err := x.Executable.NewInstance()
+	if err != nil {
+		return nil, err
+	}
+	return x.instead(i), nil
+}
+
 // slow is an engine whose calls take longer.
 type slow struct {
 	engine.Engine
@@ -123,20 +137,12 @@ type slow struct {
 
 func (e slow) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
 	x, err := e.Engine.Compile(m, o)
-	return slowExecutable{x, e.delay}, err
-}
-
-type slowExecutable struct {
-	engine.Executable
-	delay time.Duration
-}
-
-func (x slowExecutable) NewInstance() (engine.Instance, error) {
-	i, err := x.Executable.NewInstance()
-	if s, ok := i.(engine.Stateful); ok {
-		return slowStateful{slowInstance{i, x.delay}, s}, err
-	}
-	return slowInstance{i, x.delay}, err
+	return otherInstances{x, func(i engine.Instance) engine.Instance {
+		if s, ok := i.(engine.Stateful); ok {
+			return slowStateful{slowInstance{i, e.delay}, s}
+		}
+		return slowInstance{i, e.delay}
+	}}, err
 }
 
 type slowStateful struct {
@@ -165,17 +171,7 @@ func (e panicking) Compile(m *ir.Module, o engine.Options) (engine.Executable, e
 		panic("compiling\ngoes wrong")
 	}
 	x, err := e.Engine.Compile(m, o)
-	return panickingExecutable{x, e.call}, err
-}
-
-type panickingExecutable struct {
-	engine.Executable
-	call int
-}
-
-func (x panickingExecutable) NewInstance() (engine.Instance, error) {
-	i, err := x.Executable.NewInstance()
-	return &panickingInstance{i, x.call}, err
+	return otherInstances{x, func(i engine.Instance) engine.Instance { return &panickingInstance{i, e.call} }}, err
 }
 
 type panickingInstance struct {
@@ -199,20 +195,9 @@ type untunable struct {
 
 func (e untunable) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
 	x, err := e.Engine.Compile(m, o)
-	return untunableExecutable{x, e.why}, err
-}
-
-type untunableExecutable struct {
-	engine.Executable
-	why error
-}
-
-func (x untunableExecutable) NewInstance() (engine.Instance, error) {
-	i, err := x.Executable.NewInstance()
-	if err != nil {
-		return nil, err
-	}
-	return untunableInstance{i, i.(engine.Stateful), x.why}, nil
+	return otherInstances{x, func(i engine.Instance) engine.Instance {
+		return untunableInstance{i, i.(engine.Stateful), e.why}
+	}}, err
 }
 
 type untunableInstance struct {
