@@ -9,7 +9,6 @@ import (
 	"github.com/etc-ml/etc/runtime/cache"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/schedule"
-	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 // This file has calls that begin before the tokens of the call before them are known: the device computes while the
@@ -33,11 +32,10 @@ type Foreseen struct {
 	Rows []Row
 }
 
-// Pipelines reports whether the engine takes hints. An executor with drafts gives hidden states beside tokens, and a
-// deterministic one draws on the host: neither is pipelined.
+// Pipelines reports whether the engine takes hints. A deterministic executor draws on the host, and is not pipelined.
 func (x *raggedExecutor) Pipelines() bool {
 	p, ok := x.instance.(engine.PipelinedEntries)
-	return ok && p.PipelinesEntries() && x.draws && x.fixed == 0 && x.kind == speculate.None
+	return ok && p.PipelinesEntries() && x.draws && x.fixed == 0
 }
 
 // ExecuteAhead runs a call and lets the engine begin the next one.
@@ -60,7 +58,7 @@ func (x *raggedExecutor) ExecuteAhead(ctx context.Context, call *schedule.Call, 
 	if err != nil {
 		return nil, err
 	}
-	return x.outputs(rows, given), nil
+	return x.outputs(drawEntry, rows, given), nil
 }
 
 // drawingInputs returns the inputs of the entry that draws, for a call.
@@ -86,18 +84,23 @@ func (x *raggedExecutor) mayBegin(call *schedule.Call, rows []Row, next *Foresee
 	return true
 }
 
+// pipelines reports whether calls of the executor can begin ahead.
+func (r *Runner) pipelines() bool {
+	p, ok := r.exec.(Pipelined)
+	return ok && p.Pipelines()
+}
+
 // foresee returns the call that is likely to follow the present one. It returns nil where none is known, where
 // something waits for the present call to end, and where a row asks for more than a token.
 func (r *Runner) foresee(call *schedule.Call, rows []Row) *Foreseen {
-	p, ok := r.exec.(Pipelined)
-	if !ok || !p.Pipelines() || len(rows) != len(call.Entries) || r.busy() {
+	if !r.pipelines() || len(rows) != len(call.Entries) || r.busy() {
+		return nil
+	}
+	if !areTokens(rows) || slices.ContainsFunc(rows, func(r Row) bool { return r.Hidden }) {
 		return nil
 	}
 	next := make([]Row, len(rows))
 	for i, row := range rows {
-		if row.Draw == nil || row.Logits || row.Logprobs || row.Adjust != nil {
-			return nil
-		}
 		draw := *row.Draw
 		draw.Seed++
 		next[i] = Row{Draw: &draw}
@@ -106,6 +109,13 @@ func (r *Runner) foresee(call *schedule.Call, rows []Row) *Foreseen {
 		return &Foreseen{Call: ahead, Rows: next}
 	}
 	return nil
+}
+
+// areTokens reports whether rows ask for drawn tokens and for nothing else but hidden states.
+func areTokens(rows []Row) bool {
+	return !slices.ContainsFunc(rows, func(r Row) bool {
+		return r.Draw == nil || r.Logits || r.Logprobs || r.Adjust != nil
+	})
 }
 
 // execute runs a call, and may begin the one that is foreseen. A panic in it becomes its error.

@@ -22,8 +22,9 @@ type booked struct {
 	ended  bool
 }
 
-// book draws the tokens of a call, in parallel, hands them to the streams, and tells the scheduler.
-func (r *Runner) book(call *schedule.Call, outs []Output, masked []bool, start time.Time) {
+// book draws the tokens of a call, in parallel, hands them to the streams, and tells the scheduler. took is the time of
+// the call, 0 if it says nothing of other calls.
+func (r *Runner) book(call *schedule.Call, outs []Output, masked []bool, took time.Duration) {
 	all := make([]*booked, 0, len(call.Entries))
 	var draws errgroup.Group
 	draws.SetLimit(max(1, runtime.GOMAXPROCS(0)))
@@ -56,7 +57,7 @@ func (r *Runner) book(call *schedule.Call, outs []Output, masked []bool, start t
 			b.s.push(t)
 		}
 	}
-	r.drafts.book(call, all, results, start)
+	r.drafts.book(call, all, results, took, r.foreseen != nil)
 	r.suspect()
 	ended, err := r.sched.Done(results)
 	if err != nil {

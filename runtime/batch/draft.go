@@ -3,6 +3,8 @@ package batch
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/etc-ml/etc/internal/fault"
@@ -155,15 +157,55 @@ func (s *Stream) rowsBehind(drafts []int32, samples bool) []Row {
 	return rows
 }
 
+// pause returns how many calls, from this one on, will have no drafts. Drafts that are proposed for one of them
+// nevertheless are made later. So calls without drafts can begin ahead, and need not give hidden states.
+func (d *drafts) pause(call *schedule.Call, streams map[schedule.ID]*Stream) int {
+	if d == nil {
+		return math.MaxInt
+	}
+	may, matches := false, false
+	for _, e := range call.Entries {
+		if s := streams[e.ID]; s != nil && d.most(s) > 0 {
+			may = true
+			matches = matches || d.drafter == nil && len(d.propose(s, 1)) > 0
+		}
+	}
+	switch {
+	case !may:
+		return math.MaxInt
+	case d.Fixed:
+		return 0
+	case d.drafter == nil && !matches: // nothing follows from the text now, and little will after one token more
+		return math.MaxInt
+	}
+	return d.shared.Pause()
+}
+
+// askForHidden has rows give their hidden states where the call after them may have drafts. They cost nothing to speak
+// of, unless the call could begin ahead without them.
+func (r *Runner) askForHidden(rows []Row, pause int) {
+	if r.drafts == nil || r.drafts.drafter == nil || pause >= 2 && r.pipelines() {
+		return
+	}
+	for i := range rows {
+		rows[i].Hidden = true
+	}
+}
+
+// hasDrafts reports whether a call verifies drafts.
+func hasDrafts(call *schedule.Call) bool {
+	return slices.ContainsFunc(call.Entries, func(e schedule.Entry) bool { return e.Drafts > 0 })
+}
+
 // book learns from a call which drafts were right and how long it took, and sets the drafts of the next call in
-// results.
-func (d *drafts) book(call *schedule.Call, all []*booked, results []schedule.Result, start time.Time) {
+// results, unless that has been planned without any. took is 0 if it says nothing of other calls.
+func (d *drafts) book(call *schedule.Call, all []*booked, results []schedule.Result, took time.Duration,
+	planned bool) {
 	if d == nil {
 		return
 	}
-	var took time.Duration
-	if len(all) == len(call.Entries) && !hasPrompts(call) {
-		took = time.Since(start)
+	if len(all) != len(call.Entries) || hasPrompts(call) {
+		took = 0
 	}
 	var members []*speculate.Member
 	var drafted, accepted []int
@@ -183,7 +225,7 @@ func (d *drafts) book(call *schedule.Call, all []*booked, results []schedule.Res
 		left = append(left, min(d.most(b.s), d.left(b.s)))
 	}
 	for i, k := range d.shared.Next(members, left) {
-		if k > 0 {
+		if k > 0 && !planned {
 			results[goOn[i]].Drafts = d.propose(all[goOn[i]].s, k)
 		}
 	}

@@ -368,7 +368,7 @@ func TestSequenceDrafts(t *testing.T) {
 			for _, id := range prompt {
 				tokens = append(tokens, int32(id))
 			}
-			s, row := pool.Open(), batch.Row{Draw: &batch.Draw{TopP: 1}}
+			s, row := pool.Open(), batch.Row{Draw: &batch.Draw{TopP: 1}, Hidden: true}
 			out, err := s.Feed(t.Context(), tokens, row)
 			require.NoError(t, err)
 			other, err := s.Fork()

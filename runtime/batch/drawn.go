@@ -9,17 +9,20 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/ragged"
+	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// This file draws tokens on the device. If the engine supports that, the ragged program has two entries beside the main
-// one. They end with the operations of ir/infer_draw.go instead of giving logits, and share weights and state with the
-// main entry.
+// This file draws tokens on the device. If the engine supports that, the ragged program has two or three entries beside
+// the main one. They end with the operations of ir/infer_draw.go instead of giving logits, and share weights and state
+// with the main entry. Of a program with a draft, the main entry also gives hidden states.
 
 // The names of these entries.
 const (
-	// drawEntry gives a token for each wanted row, i64[W].
+	// drawEntry gives a token for each wanted row, i64[W], and nothing else: only such calls can begin ahead (ahead.go).
 	drawEntry = "draw"
-	// sampleEntry also changes logits before the draw, and gives logprobs.
+	// hiddenEntry gives the hidden states, too. Programs without a draft do not have it.
+	hiddenEntry = "draw_hidden"
+	// sampleEntry also changes logits before the draw, and gives logprobs, and hidden states if there is a draft.
 	sampleEntry = "sample"
 )
 
@@ -32,33 +35,38 @@ func drawsOnDevice(e engine.Engine) bool {
 	return ok && d.DrawsOnDevice()
 }
 
-// addDraws adds both entries to a ragged module.
+// addDraws adds the entries to a ragged module.
 func addDraws(m *ir.Module, vocab int) error {
-	for _, sample := range []bool{false, true} {
+	entries := []string{drawEntry, sampleEntry}
+	if len(m.Entry.Body.Results) > 1 {
+		entries = append(entries, hiddenEntry)
+	}
+	for _, name := range entries {
 		f := m.Only(m.Entry).Clone().Entry
-		f.Params = slices.Clone(f.Params)
-		if err := ir.Build(func() { buildDraws(m, f, vocab, sample) }); err != nil {
+		f.Name, f.Params = name, slices.Clone(f.Params)
+		if err := ir.Build(func() { buildDraws(m, f, vocab) }); err != nil {
 			return fmt.Errorf("the runtime's sampler: %w", err)
 		}
 		m.More = append(m.More, f)
 	}
 	if f := m.Named(ragged.DraftEntry); f != nil {
-		if err := ir.Build(func() { buildDraws(m, f, vocab, false) }); err != nil {
+		if err := ir.Build(func() { buildDraws(m, f, vocab) }); err != nil {
 			return fmt.Errorf("the runtime's sampler of drafts: %w", err)
 		}
 	}
 	return nil
 }
 
-// buildDraws appends the sampler to the logits of an entry. It adds parameters after the entry's own, in this order:
+// buildDraws appends the sampler to the logits of an entry, and what the entry of that name gives besides. It adds
+// parameters after the entry's own, in this order:
 //
 //	temperature f32[W], top_k i64[W], top_p f32[W], min_p f32[W], key i64[W]
 //
-// and for a sample
+// and for sampleEntry
 //
 //	ids i64[W, L], bias f32[W, L], counts i64[W, L, 2], penalties f32[W, 3], mask i64[M, words], mask_row i64[W],
 //	logprobs i64[W]
-func buildDraws(m *ir.Module, f *ir.Func, vocab int, sample bool) {
+func buildDraws(m *ir.Module, f *ir.Func, vocab int) {
 	b, logits, hidden := &ir.Builder{Module: m, Region: f.Body}, f.Body.Results[0], f.Body.Results[1:]
 	rows := logits.Type.Shape[0]
 	in := func(name string, d ir.DType, more ...*ir.Expr) *ir.Value {
@@ -66,12 +74,8 @@ func buildDraws(m *ir.Module, f *ir.Func, vocab int, sample bool) {
 	}
 	temperature, topK, topP := in("temperature", ir.F32), in("top_k", ir.I64), in("top_p", ir.F32)
 	minP, key := in("min_p", ir.F32), in("key", ir.I64)
-	adjusted := logits
-	if f.Name != ragged.DraftEntry {
-		f.Name = drawEntry
-	}
+	adjusted, sample := logits, f.Name == sampleEntry
 	if sample {
-		f.Name = sampleEntry
 		listed, masks := ir.Sym(&ir.Symbol{Name: "listed", Lo: 1, Hi: 1 << 16}),
 			ir.Sym(&ir.Symbol{Name: "masks", Lo: 1, Hi: 1 << 20})
 		ids, bias, counts := in("ids", ir.I64, listed), in("bias", ir.F32, listed),
@@ -87,7 +91,9 @@ func buildDraws(m *ir.Module, f *ir.Func, vocab int, sample bool) {
 		op := b.Op("logprobs", &ir.LogprobsAttrs{Top: min(topLogprobs, vocab)}, logits, token, in("logprobs", ir.I64))
 		f.Body.Results = append(f.Body.Results, op.Results...)
 	}
-	f.Body.Results = append(f.Body.Results, hidden...)
+	if f.Name != drawEntry {
+		f.Body.Results = append(f.Body.Results, hidden...)
+	}
 	f.Outputs = nil
 	for _, v := range f.Body.Results {
 		f.Outputs = append(f.Outputs, v.Type)
@@ -106,6 +112,8 @@ func (x *raggedExecutor) entryFor(rows []Row) string {
 			return ""
 		case r.Adjust != nil || r.Logprobs:
 			entry = sampleEntry
+		case r.Hidden && x.kind != speculate.None && entry == drawEntry:
+			entry = hiddenEntry
 		}
 	}
 	return entry
@@ -122,13 +130,15 @@ func (x *raggedExecutor) drawn(ctx context.Context, entry string, inputs []eval.
 	if err != nil {
 		return nil, err
 	}
-	return x.outputs(rows, given), nil
+	return x.outputs(entry, rows, given), nil
 }
 
 // outputs returns what rows give, by what an entry that draws gave.
-func (x *raggedExecutor) outputs(rows []Row, given []eval.Value) []Output {
+func (x *raggedExecutor) outputs(entry string, rows []Row, given []eval.Value) []Output {
 	out := make([]Output, len(rows))
-	x.giveHidden(out, given)
+	if entry != drawEntry {
+		x.giveHidden(out, given)
+	}
 	for i, r := range rows {
 		out[i].Token = int32(given[0].Tensor.I[i])
 		if !r.Logprobs {

@@ -16,6 +16,7 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/reference"
+	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 // eager is the reference engine as one that begins calls ahead wherever it gets a hint: such a call has run before the
@@ -238,4 +239,36 @@ func TestRunnerAheadFails(t *testing.T) {
 	}
 	require.Positive(t, e.taken.Load())
 	require.EqualValues(t, 3, r.Stats().Failed)
+}
+
+// TestRunnerAheadWithDrafts: answers with drafts are those without, also where the calls between two tries of drafts
+// begin ahead. That some do is told apart for drafts of the program and of the text.
+func TestRunnerAheadWithDrafts(t *testing.T) {
+	for _, d := range []drafted{draftedModels[0], draftedModels[3]} {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			e := &eager{}
+			o := batch.RaggedOptions{Rows: 16, Sequences: 3, BlockRows: 4}
+			b := batch.Options{Queue: 9, Budget: 1 << 40}
+			want := d.runner(t, reference.Engine{}, o, b)
+			b.Drafting.Most = 3
+			got := d.runner(t, e, o, b)
+			for _, n := range []int{1, 3} {
+				var requests []batch.Request
+				for i := range n {
+					requests = append(requests, batch.Request{Prompt: []int{7 + i, 8, 9}, MaxTokens: 48, Logprobs: -1,
+						Sampling: batch.Sampling{TopP: 1, Temperature: float32(i % 2), Seed: int64(i)}})
+				}
+				before := e.taken.Load()
+				alone, ahead := answer(t, want, requests, nil), answer(t, got, requests, nil)
+				for i := range alone {
+					require.Equal(t, idsOf(alone[i].tokens), idsOf(ahead[i].tokens))
+				}
+				require.Greater(t, e.taken.Load(), before, "calls without drafts begin ahead")
+			}
+			if d.kind != speculate.None {
+				require.Positive(t, got.Stats().Drafts.Drafted)
+			}
+		})
+	}
 }

@@ -61,6 +61,9 @@ type Row struct {
 	// tokens.
 	Logprobs bool
 	Top      int
+	// Hidden asks for the hidden state, which a draft starts from, if the executor is a [Drafter]. A call without it may
+	// give none, and can begin before the call before it has ended.
+	Hidden bool
 }
 
 // Adjust changes logits before a token is drawn: biases, then penalties, then a mask.
@@ -108,8 +111,8 @@ type Output struct {
 	Top     []Logprob
 	// Logits are the logits of all tokens, float32 [vocab], if they were asked for. The caller owns them.
 	Logits []float32
-	// Hidden is the hidden state of the row, the input of lm_head, float32 [H], if the executor is a [Drafter]. The
-	// caller owns it.
+	// Hidden is the hidden state of the row, the input of lm_head, float32 [H], if the executor is a [Drafter] and it was
+	// asked for. The caller owns it.
 	Hidden []float32
 }
 

@@ -366,15 +366,22 @@ func (r *Runner) run(call *schedule.Call) {
 	start := time.Now()
 	ctx, done := r.begin(call)
 	err := r.draft(ctx, call)
+	pause := r.drafts.pause(call, r.streams)
 	var rows []Row
-	if f := r.foreseen; f != nil && f.Call == call {
-		rows = f.Rows
+	ahead := r.foreseen != nil && r.foreseen.Call == call
+	if ahead {
+		rows = r.foreseen.Rows
 	} else {
 		rows = r.rows(call, start, &masks, masked)
+		r.askForHidden(rows, pause)
 	}
 	var outs []Output
+	alone := false // the call begins when the one before has ended, and others of its kind do not
 	if err == nil {
-		r.foreseen = r.foresee(call, rows)
+		if r.foreseen = nil; pause >= 2 {
+			r.foreseen = r.foresee(call, rows)
+		}
+		alone = !ahead && r.pipelines() && areTokens(rows) && (r.foreseen != nil || pause < 2)
 		outs, err = r.execute(ctx, call, rows)
 	}
 	masks.Wait() //nolint:errcheck // masks give none
@@ -385,7 +392,11 @@ func (r *Runner) run(call *schedule.Call) {
 	if err != nil {
 		r.ended(r.sched.Fail(), err)
 	} else {
-		r.book(call, outs, masked, start)
+		took := time.Duration(0)
+		if !alone || hasDrafts(call) {
+			took = time.Since(start)
+		}
+		r.book(call, outs, masked, took)
 	}
 	if o := r.options.Observe; o != nil {
 		o(Step{Sequences: len(call.Entries), Rows: len(call.Tokens), Time: time.Since(start), Err: err})

@@ -215,7 +215,11 @@ func (s *simulation) execute(r *rand.Rand, x batch.Executor, sched *schedule.Sch
 	}
 	var out []batch.Output
 	var err error
-	if next := sched.Ahead(); next != nil && r.IntN(8) > 0 {
+	var next *schedule.Call
+	if r.IntN(4) > 0 {
+		next = sched.Ahead()
+	}
+	if next != nil && r.IntN(8) > 0 {
 		out, err = x.(batch.Pipelined).ExecuteAhead(t.Context(), call, rows, &batch.Foreseen{Call: next, Rows: behind})
 	} else {
 		out, err = x.Execute(t.Context(), call, rows)
@@ -241,7 +245,9 @@ func (s *simulation) execute(r *rand.Rand, x batch.Executor, sched *schedule.Sch
 		}
 		out = out[e.Wanted:]
 		j.tokens = append(j.tokens, result.Tokens...)
-		result.Drafts = s.drafts(r, j)
+		if next == nil { // else the next call is planned without drafts
+			result.Drafts = s.drafts(r, j)
+		}
 		results = append(results, result)
 	}
 	return results

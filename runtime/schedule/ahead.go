@@ -27,8 +27,9 @@ type ahead struct {
 // fills in its Tokens; it has no copies. The next Next returns the same call. A sequence that ends before that keeps
 // its row in the call, but Done takes no result for it. If all sequences end, Next plans another call.
 //
-// Ahead returns nil where another call may follow: where a prompt runs or can be admitted, a sequence has drafts or
-// gets its last token now, or memory has no room. It is called at most once for a call of Next.
+// Ahead returns nil where another call may follow: where a prompt runs or can be admitted, a sequence has drafts in
+// the call of Next or gets its last token now, or memory has no room. It is called at most once for a call of Next. The
+// planned call has no drafts, so Done takes none after Ahead has planned one.
 func (s *Scheduler) Ahead() *Call {
 	if !s.foreseeable() {
 		return nil
@@ -59,8 +60,7 @@ func (s *Scheduler) foreseeable() bool {
 	admits := len(s.waiting) > 0 && !s.stuck && len(s.running) < s.config.Sequences
 	return len(s.flight) > 0 && len(s.flight) == len(s.running) && s.ahead == nil && !s.short && !admits &&
 		!slices.ContainsFunc(s.flight, func(p *pick) bool {
-			return !p.decode || p.ended || p.drafts > 0 || p.q.Drafts > 0 || p.q.cancelled ||
-				p.q.drawn()+1 >= p.q.MaxTokens
+			return !p.decode || p.ended || p.drafts > 0 || p.q.cancelled || p.q.drawn()+1 >= p.q.MaxTokens
 		})
 }
 

@@ -60,6 +60,9 @@ func (s *Scheduler) validate(of map[ID]*Result, n int) error {
 		if accepted < 0 || accepted > p.drafts {
 			return fmt.Errorf("sequence %d: the result has %d tokens, want 1 to %d", p.q.ID, len(r.Tokens), 1+p.drafts)
 		}
+		if len(r.Drafts) > 0 && s.aheadOf(p.q) != nil {
+			return fmt.Errorf("sequence %d: %d drafts for a call that Ahead has planned without them", p.q.ID, len(r.Drafts))
+		}
 		if !slices.Equal(r.Tokens[:accepted], p.q.drafts[:accepted]) {
 			return fmt.Errorf("sequence %d: the tokens %v that stand do not begin with the drafts %v", p.q.ID, r.Tokens,
 				p.q.drafts[:p.drafts])

@@ -1,6 +1,7 @@
 package speculate
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -11,7 +12,8 @@ const MostDrafts = 8
 // Shared chooses how many tokens the sequences of shared calls draft. A draft costs a row of a call, which all
 // sequences wait for, so the choice is made for all at once: a sequence gets one more draft where that adds more to
 // the expected tokens of the call than to its time. Each sequence has a [Member], which learns how often its drafts
-// are right. Times are learned by the number of rows of a call.
+// are right; until then its drafts are expected to be as good as those of all others. Times are learned by the number of
+// rows of a call.
 //
 // How often drafts will be right is not known beforehand, so Shared keeps an account of the time that drafting may
 // cost. Its unit is the time of a call without drafts. Every token adds a small amount, and calls with drafts add
@@ -27,7 +29,9 @@ type Shared struct {
 	tune  turns
 	left  []int // the last argument of Next: how many tokens each sequence may draft
 
+	all    chances // of the drafts of all sequences
 	room   float64 // the account: what may still be lost, in calls without drafts
+	pause  int     // see Pause
 	plain  float64 // tokens of a sequence since the last measured call without drafts
 	totals Totals
 }
@@ -41,7 +45,8 @@ const (
 	mostRoom = 12.0
 	// forget is the factor by which each call reduces the weight of earlier ones.
 	forget = 0.98
-	// guess is the assumed chance of a draft before anything is known, and guessWeight its weight in trials.
+	// guess is the assumed chance of a draft before anything is known of any sequence, and guessWeight the weight in
+	// trials of what is assumed of a new sequence.
 	guess, guessWeight = 0.5, 1.5
 	// leastGain is the expected speed-up from which on calls draft.
 	leastGain = 1.01
@@ -85,10 +90,14 @@ func (s *Shared) Totals() Totals { return s.totals }
 // Most returns the largest number of drafts of a sequence in a call.
 func (s *Shared) Most() int { return s.most }
 
+// Pause returns how many calls, from the one of the last Next on, will have no drafts, as far as is known: 0 where that
+// one has some. A caller that can run such calls faster may plan as many of them, whatever Next says of them later.
+func (s *Shared) Pause() int { return s.pause }
+
 // Next returns the number of tokens that each sequence is to draft, at most left[i].
 func (s *Shared) Next(members []*Member, left []int) []int {
 	out := make([]int, len(members))
-	s.left = append(s.left[:0], left...)
+	s.left, s.pause = append(s.left[:0], left...), 0
 	if s.fixed {
 		for i := range out {
 			out[i] = max(0, min(s.most, left[i]))
@@ -98,30 +107,48 @@ func (s *Shared) Next(members []*Member, left []int) []int {
 	n := len(members)
 	plain, ok := s.measured(n, 0)
 	if n == 0 || !ok || s.plain >= plainEvery {
-		return out // to measure it
+		s.pause = s.missing(n) + 1 // to measure it; the first of these calls may not be like the others
+		return out
 	}
 	best, gain := s.best(members, left, plain)
 	if gain <= leastGain {
 		if s.tune.wait > 0 {
+			s.pause = int(math.Ceil(s.tune.wait)) - 1 // the last of these calls can prepare for drafts
 			return out
 		}
 		if s.tune.tries == 0 {
 			s.tune.tries = triedRounds
+			s.all.doubt()
 			for _, m := range members {
 				m.doubt()
 			}
 			best, _ = s.best(members, left, plain)
 		}
 	}
+	pays := gain > leastGain
 	for len(best) > 0 {
 		count(out, best)
-		if s.estimate(n+len(best), slices.Max(out), plain, n, true)/plain-1 <= s.room {
+		loss := s.estimate(n+len(best), slices.Max(out), plain, n, true)/plain - 1
+		if loss <= s.room {
 			return out
 		}
-		best = best[:len(best)/2]
+		fewer := best[:len(best)/2]
+		if s.pause = int(math.Ceil((loss - s.room) / earned)); pays && s.gain(s.prospect(members, fewer...), plain) <= leastGain {
+			break // fewer drafts would only spend what is saved for as many as pay
+		}
+		best = fewer
 	}
 	clear(out)
 	return out
+}
+
+// missing returns how many calls of this size without drafts have to be measured before their time is known, at least
+// one.
+func (s *Shared) missing(rows int) int {
+	if t := s.times[sharedCall{sizeOf(rows), 0}]; t != nil {
+		return max(1, leastSamples-t.n)
+	}
+	return leastSamples + 1 // the first time does not count
 }
 
 // count adds up the drafts of each sequence; drafts lists a sequence once for each of its drafts.
@@ -135,35 +162,67 @@ func count(out []int, drafts []int) {
 // best returns the drafts with which a call has the most tokens for its time, as one index of a sequence for each
 // draft, and the expected speed-up over a call without drafts. If no draft pays, it returns one draft, for a try.
 func (s *Shared) best(members []*Member, left []int, plain float64) (drafts []int, gain float64) {
-	n := len(members)
-	// each is the chance that a sequence's next draft is right if all before it are; chance, that all up to it are
-	// right.
-	each, chance, taken := make([]float64, n), make([]float64, n), make([]int, n)
-	for i, m := range members {
-		each[i] = m.chance(0, guess)
-		chance[i] = each[i]
-	}
-	all, tokens, chain := []int(nil), float64(n), 0
-	keep := 0
+	p := s.prospect(members)
+	all, keep := []int(nil), 0
 	for {
 		next := -1
 		for i := range members {
-			if taken[i] < min(s.most, left[i]) && (next < 0 || chance[i] > chance[next]) {
+			if p.taken[i] < min(s.most, left[i]) && (next < 0 || p.chance[i] > p.chance[next]) {
 				next = i
 			}
 		}
 		if next < 0 {
 			return all[:keep], gain
 		}
-		all, tokens = append(all, next), tokens+chance[next]
-		taken[next]++
-		chain = max(chain, taken[next])
-		if g := tokens / float64(n) * plain / s.estimate(n+len(all), chain, plain, n, false); g > gain {
+		p.add(next)
+		all = append(all, next)
+		if g := s.gain(p, plain); g > gain {
 			gain, keep = g, len(all)
 		}
-		each[next] = members[next].chance(taken[next], each[next])
-		chance[next] *= each[next]
 	}
+}
+
+// gain returns the expected speed-up of a call with the drafts of p over one without any.
+func (s *Shared) gain(p *prospect, plain float64) float64 {
+	n := len(p.members)
+	return p.tokens / float64(n) * plain / s.estimate(n+p.drafts, p.chain, plain, n, false)
+}
+
+// prospect is what is expected of a call to which drafts are added one by one.
+type prospect struct {
+	members []*Member
+	tokens  float64 // of all sequences
+	drafts  int     // of all sequences
+	chain   int     // the largest number of drafts of a sequence
+	taken   []int   // the drafts of each sequence
+	// each is the chance that a sequence's next draft is right if all before it are; chance, that all up to it are
+	// right.
+	each, chance []float64
+}
+
+// prospect returns a call with these drafts, as one index of a sequence for each. The drafts of a new sequence are
+// expected to be as good as those of the others.
+func (s *Shared) prospect(members []*Member, drafts ...int) *prospect {
+	n, expected := len(members), s.all.chance(0, guess)
+	p := &prospect{members: members, tokens: float64(n), taken: make([]int, n), each: make([]float64, n)}
+	for i, m := range members {
+		p.each[i] = m.chance(0, expected)
+	}
+	p.chance = slices.Clone(p.each)
+	for _, i := range drafts {
+		p.add(i)
+	}
+	return p
+}
+
+// add adds a draft of a sequence.
+func (p *prospect) add(i int) {
+	p.tokens += p.chance[i]
+	p.drafts++
+	p.taken[i]++
+	p.chain = max(p.chain, p.taken[i])
+	p.each[i] = p.members[i].chance(p.taken[i], p.each[i])
+	p.chance[i] *= p.each[i]
 }
 
 // Done records a call. Sequence i drafted drafted[i] tokens, and the first accepted[i] of them were right. took is 0
@@ -174,15 +233,22 @@ func (s *Shared) Done(members []*Member, drafted, accepted []int, took time.Dura
 		rows, tokens, chain = rows+drafted[i], tokens+accepted[i]+1, max(chain, drafted[i])
 		m.learn(drafted[i], accepted[i])
 		if drafted[i] > 0 {
+			s.all.learn(drafted[i], accepted[i])
 			round := Totals{1, drafted[i], accepted[i]}
 			m.totals.Add(round)
 			s.totals.Add(round)
 		}
 	}
-	if s.fixed || took <= 0 || n == 0 {
+	if s.fixed || n == 0 {
 		return
 	}
 	calls := float64(tokens) / float64(n)
+	if took <= 0 {
+		if chain == 0 {
+			s.tune.wait, s.room = max(0, s.tune.wait-calls), min(s.room+earned*calls, mostRoom)
+		}
+		return
+	}
 	if s.plain += calls; chain == 0 {
 		s.plain = 0
 	}
@@ -223,18 +289,25 @@ func (s *Shared) turn(members []*Member, chain int, calls, plain float64) {
 func (s *Shared) add(rows, chain, n int, took float64) float64 {
 	key := sharedCall{sizeOf(rows), chain}
 	have := s.times[key]
-	if have == nil { // the engine may plan what it runs for the first time, which does not happen again
-		s.times[key] = &samples{}
-		if plain, ok := s.measured(n, 0); ok {
-			return min(took, plain*(1+assumedRow*float64(rows-n)/float64(n)))
-		}
-		return took
+	if have == nil {
+		have = &samples{}
+		s.times[key] = have
+	} else {
+		have.add(took)
 	}
-	have.add(took)
 	if have.n > leastSamples {
 		return min(took, mostOutlier*have.value)
 	}
+	if plain, ok := s.measured(n, 0); ok && have.n <= delayed {
+		return min(took, mostOf(rows, chain, n, plain))
+	}
 	return took
+}
+
+// mostOf returns an upper bound for the time of a call of n sequences and rows rows after chain steps of the draft
+// model, as long as few or none were measured.
+func mostOf(rows, chain, n int, plain float64) float64 {
+	return plain * (1 + assumedRow/2*(float64(chain)+float64(rows-n)/float64(n)))
 }
 
 // measured returns the median time of calls of this size, and whether there is one.
@@ -255,6 +328,12 @@ search:
 	for c := chain; c > 0; c-- {
 		for r := rows; r > n; r = smaller(sizeOf(r)) {
 			if t, ok := s.measured(r, c); ok {
+				if s.times[sharedCall{sizeOf(r), c}].n <= delayed {
+					if !atMost {
+						continue // as if it had not been measured
+					}
+					t = min(t, mostOf(r, c, n, plain))
+				}
 				base, baseRows, baseChain = max(t, plain), r, c
 				break search
 			}

@@ -23,6 +23,9 @@ func (s *samples) add(v float64) {
 const (
 	// leastSamples is the number of calls after which their median is trusted.
 	leastSamples = 3
+	// delayed is the number of measured calls, after one that is not, that may have been delayed: the engine plans and
+	// compiles what it runs for the first times, which does not happen again.
+	delayed = 1
 	// mostOutlier is the most that the account is charged for a call, in medians.
 	mostOutlier = 2
 )
