@@ -43,8 +43,9 @@ func (o DraftOptions) Check(context int) error {
 // compares times that were taken one after the other.
 type DraftRow struct {
 	Drafts int `json:"drafts"`
-	// Draft is the time of all drafts, Verify the time of a call with one more row than drafts, Plain the time of a
-	// call with one row. Rolling back is a part of the next call, which selects one of the stored states.
+	// Draft is the time of all drafts, Verify the time of a call with one more row than drafts. Plain is the time of a
+	// call with one row behind another one, which begins ahead where the device can do that, as calls without drafts do.
+	// Rolling back is a part of the next call, which selects one of the stored states.
 	Draft  float64 `json:"draft_seconds"`
 	Verify float64 `json:"verify_seconds"`
 	Plain  float64 `json:"plain_seconds"`
@@ -103,15 +104,16 @@ func RunDrafts(ctx context.Context, pool *batch.Pool, o DraftOptions) ([]DraftRo
 		o.Now = time.Now
 	}
 	m := &draftMeasure{pool: pool, o: o, s: pool.Open()}
-	defer m.s.Close()
+	defer m.close()
 	for _, t := range randomTokens(o.Depth+16, pool.Limits().Vocab) {
 		m.tokens = append(m.tokens, int32(t))
 	}
-	out, err := m.s.Feed(ctx, m.tokens[:o.Depth], batch.Row{Draw: &batch.Draw{TopP: 1}})
+	m.prompt, m.tokens = m.tokens[:o.Depth], m.tokens[o.Depth:]
+	out, err := m.s.Feed(ctx, m.prompt, batch.Row{Draw: &batch.Draw{TopP: 1}, Hidden: true})
 	if err != nil {
 		return nil, err
 	}
-	m.hidden, m.tokens = out[0].Hidden, m.tokens[o.Depth:]
+	m.hidden = out[0].Hidden
 	samples := make([][4][]float64, len(o.Drafts))
 	for i := range o.Repetitions + 1 { // the first is not measured
 		for j, k := range o.Drafts {
@@ -144,8 +146,43 @@ type draftMeasure struct {
 	pool   *batch.Pool
 	o      DraftOptions
 	s      *batch.Sequence
-	tokens []int32 // tokens to feed
+	alone  *batch.Sequence // has calls of one row
+	prompt []int32
+	tokens []int32 // tokens to feed behind it
 	hidden []float32
+}
+
+func (m *draftMeasure) close() {
+	m.s.Close()
+	if m.alone != nil {
+		m.alone.Close()
+	}
+}
+
+// plain measures a call of one row behind another one.
+func (m *draftMeasure) plain(ctx context.Context) (seconds float64, err error) {
+	row := batch.Row{Draw: &batch.Draw{TopP: 1}}
+	if m.alone == nil || m.alone.Position()+4 > m.pool.Limits().Positions {
+		if m.alone != nil {
+			m.alone.Close()
+		}
+		m.alone = m.pool.Open()
+		if _, err := m.alone.Feed(ctx, m.prompt, row); err != nil {
+			return 0, err
+		}
+	}
+	f := batch.Feed{Sequence: m.alone, Tokens: m.tokens[:1], Rows: []batch.Row{row}, Exact: true, Next: &row}
+	out, err := m.pool.Feed(ctx, f)
+	if err != nil {
+		return 0, err
+	}
+	f.Tokens, f.Next = []int32{out[0][0].Token}, nil
+	start := m.o.Now()
+	if _, err := m.pool.Feed(ctx, f); err != nil {
+		return 0, err
+	}
+	seconds = m.o.Now().Sub(start).Seconds()
+	return seconds, m.alone.Rollback(1)
 }
 
 // round measures a call of one row, and a round with k drafts. All drafts are rolled back.
@@ -155,7 +192,7 @@ func (m *draftMeasure) round(ctx context.Context, k int) (draft, verify, plain f
 		err := f()
 		return m.o.Now().Sub(start).Seconds(), err
 	}
-	row := batch.Row{Draw: &batch.Draw{TopP: 1}}
+	row := batch.Row{Draw: &batch.Draw{TopP: 1}, Hidden: true}
 	feed := func(rows int) error {
 		f := batch.Feed{Sequence: m.s, Tokens: m.tokens[:rows], Exact: true}
 		for range rows {
@@ -166,7 +203,7 @@ func (m *draftMeasure) round(ctx context.Context, k int) (draft, verify, plain f
 		}
 		return m.s.Rollback(rows)
 	}
-	if plain, err = timed(func() error { return feed(1) }); err != nil {
+	if plain, err = m.plain(ctx); err != nil {
 		return 0, 0, 0, err
 	}
 	if !m.o.Text {

@@ -15,7 +15,7 @@ import (
 
 // TestDraftRows: rounds are counted by the clock, and the curve is what the times say.
 func TestDraftRows(t *testing.T) {
-	o := batch.RaggedOptions{Sequences: 1, Rows: 8, Positions: 24, Drafts: 3}
+	o := batch.RaggedOptions{Sequences: 2, Rows: 8, Positions: 24, Drafts: 3}
 	o.Engine.Precision = eval.FP32
 	x, err := batch.NewRagged(fusetest.Load(t, "etc-qwen35moe-chat-sample"), reference.Engine{}, o)
 	require.NoError(t, err)

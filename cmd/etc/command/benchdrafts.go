@@ -68,7 +68,7 @@ func measureDrafts(cmd *cobra.Command, path string, f benchFlags, e engine.Engin
 		return loadError(path, err)
 	}
 	e, storage := storageOf(e)
-	x, err := batch.NewRagged(m, e, batch.RaggedOptions{Engine: o, Sequences: 1, Positions: about.MaxSeqLen,
+	x, err := batch.NewRagged(m, e, batch.RaggedOptions{Engine: o, Sequences: 2, Positions: about.MaxSeqLen,
 		Drafts: mostMeasured, Draft: d.Kind, Storage: storage})
 	if refused := execution.RefusedStorage(path, storage, err); refused != nil {
 		return refused
@@ -80,9 +80,7 @@ func measureDrafts(cmd *cobra.Command, path string, f benchFlags, e engine.Engin
 	if err != nil {
 		return loadError(path, err)
 	}
-	layout, limits := x.Layout(), x.Limits()
-	budget := layout.Bytes(batch.WithDrafts(layout, about.MaxSeqLen, limits.Rows, mostMeasured))
-	pool, err := batch.NewPool(x, budget)
+	pool, err := batch.NewPool(x, x.Layout().Bytes(x.Units()))
 	if err != nil {
 		return errors.Join(err, x.Close())
 	}
