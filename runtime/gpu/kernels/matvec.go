@@ -206,8 +206,11 @@ type Activated struct {
 	Activation          Activation
 }
 
-// Tunings returns the variants worth measuring on a machine, the default first.
+// Tunings returns the variants worth measuring on a machine, the default first. Only tiles take more than 8 vectors.
 func (v MatVecMany) Tunings(m Machine) []Tuning {
+	if v.M > vectorsTiled {
+		return v.byTiles(m)
+	}
 	return append(v.byTiles(m), v.variants(m, 1, v.N, true)...)
 }
 

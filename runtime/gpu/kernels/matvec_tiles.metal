@@ -2,18 +2,15 @@
 #include "weights.h"
 #include "product.h"
 #include "conv.h"
-// Products of 2 to 8 vectors with up to four small weights. Buffers and results are those of matvec_many. Tensor cores multiply
-// tiles of 16 rows of weights with all vectors. A threadgroup has one tile. Its simdgroups divide the columns among each other, by
-// groups of the weight. They read all weights before they wait for the vectors.
+// Products of 2 to 64 vectors with up to four small weights. Buffers and results are those of matvec_many. Tensor cores multiply
+// tiles of 16 rows of weights with 8 vectors. A threadgroup has one tile and 8 vectors. Its simdgroups divide the columns among each
+// other, by groups of the weight. They read all weights before they wait for the vectors.
 //
 // No value is rounded to bf16. A code of 4 bits is exact in bf16. A code of 8 bits is split into two bf16 numbers, of which the upper
 // one counts 16 times as much. An element of a vector is split into three bf16 numbers. From every 4 bits of a code 8 is subtracted
 // before the product, since sums of numbers of both signs lose fewer digits. The bias adds it again.
 #define PORT_WAITS
 
-#ifndef MATVEC_M
-#define MATVEC_M 2
-#endif
 #ifndef TILES_SIMDS     // simdgroups of a threadgroup
 #define TILES_SIMDS 4
 #endif
@@ -95,7 +92,7 @@ inline tiles_place tiles_find(int tile, device const uint* w0, device const WEIG
   return tiles_place{w3, scales3, biases3, y3, MATVEC_N3, (tile - TILES_AT(MATVEC_N2)) * 16};
 }
 
-// grid: TILES_ALL
+// grid: TILES_ALL, T / 8
 // arguments: matvec_many
 [[max_total_threads_per_threadgroup(TILES_SIMDS * 32)]]
 kernel void tiles_many(device const uint* w0 [[buffer(0)]],
@@ -125,13 +122,13 @@ kernel void tiles_many(device const uint* w0 [[buffer(0)]],
                        device const int* entries [[buffer(24)]],
                        device const int* writes [[buffer(25)]],
                        device const int* step [[buffer(26)]],
-                       uint group [[threadgroup_position_in_grid]],
+                       uint3 group [[threadgroup_position_in_grid]],
                        uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, kept, TILES_SIMDS * 128);
   TG_ARRAY(float, squares, TILES_SIMDS * 8);
   const int lane = thread_index % 32;
   const int simd = simd_broadcast_first(thread_index / 32);
-  const tiles_place place = tiles_find(int(group), w0, scales0, biases0, y0, w1, scales1, biases1, y1, w2, scales2, biases2, y2, w3, scales3, biases3, y3);
+  const tiles_place place = tiles_find(int(group.x), w0, scales0, biases0, y0, w1, scales1, biases1, y1, w2, scales2, biases2, y2, w3, scales3, biases3, y3);
   tiles_row rows[TILES_OWN][2];
   UNROLL for (int i = 0; i < TILES_OWN; i++) {
     UNROLL for (int upper = 0; upper < 2; upper++) {
@@ -139,8 +136,10 @@ kernel void tiles_many(device const uint* w0 [[buffer(0)]],
     }
   }
   port_wait();
-  const int tokens = min(step[STEP_TOKENS], 8);
-  device const float* own = x + long(min(lane / 4, tokens - 1)) * MATVEC_K;
+  const int first = int(group.y) * 8;
+  const int tokens = min(step[STEP_TOKENS] - first, 8);
+  if (tokens <= 0) return;
+  device const float* own = x + long(first + min(lane / 4, tokens - 1)) * MATVEC_K;
   float v[TILES_OWN][16];
   float square = 0.0f;
   UNROLL for (int i = 0; i < TILES_OWN; i++) {
@@ -189,6 +188,6 @@ kernel void tiles_many(device const uint* w0 [[buffer(0)]],
       sum += kept[s * 128 + i];
       if (MATVEC_NORM) all += squares[s * 8 + token];
     }
-    place.y[long(token) * place.rows + row] = MATVEC_NORM ? sum * precise::rsqrt(all / float(MATVEC_K) + MATVEC_EPS) : sum;
+    place.y[long(first + token) * place.rows + row] = MATVEC_NORM ? sum * precise::rsqrt(all / float(MATVEC_K) + MATVEC_EPS) : sum;
   }
 }

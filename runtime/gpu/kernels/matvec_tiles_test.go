@@ -10,7 +10,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
 )
 
-// TestMatVecTiles: tiles give the products of 2 to 8 vectors in fp32, also of weights whose rows are no whole tiles and
+// TestMatVecTiles: tiles give the products of 2 to 64 vectors in fp32, also of weights whose rows are no whole tiles and
 // columns that simdgroups do not share evenly.
 func TestMatVecTiles(t *testing.T) {
 	t.Parallel()
@@ -25,6 +25,8 @@ func TestMatVecTiles(t *testing.T) {
 		{kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: 192, M: 2, Norm: kernels.NormBF16, Eps: 1e-6},
 			N: []int{20}}, 4},
 		{kernels.MatVecMany{Vectors: kernels.Vectors{Format: symmetric, K: 256, M: 5}, N: []int{33, 32}}, 1},
+		{kernels.MatVecMany{Vectors: kernels.Vectors{Format: eight, K: 256, M: 19, Norm: kernels.NormF32, Eps: 1e-6},
+			N: []int{20, 1}}, 2},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +51,7 @@ func TestMatVecTilesRefusals(t *testing.T) {
 		v   kernels.MatVecMany
 		err string
 	}{
-		{one, "tiles_many [256 1]×2048: tuning: tiles of 1 vectors, want 2 to 8, and only their products"},
+		{one, "tiles_many [256 1]×2048: tuning: tiles of 1 vectors, want 2 to 64, and only their products"},
 		{groups, "tiles_many [256 1]×2048: tuning: tiles of 8bit/32, want codes of 4 or 8 bits in groups of 64"},
 		{long, "tiles_many [256 1]×8192: tuning: tiles of 8192 columns for 16 simdgroups, want 1 to 16 with up to 256 columns each, in groups of 64"},
 	} {
@@ -58,6 +60,11 @@ func TestMatVecTilesRefusals(t *testing.T) {
 	}
 	machine := kernels.Machine{Target: kernels.CUDA}
 	require.Equal(t, kernels.Tuning{Tiles: 16}, ok.Tunings(machine)[0])
+	many := ok
+	many.M = 64
+	for _, tuning := range many.Tunings(machine) {
+		require.Positive(t, tuning.Tiles, "no other kernel takes as many vectors")
+	}
 	require.Zero(t, large.Tunings(machine)[0].Tiles)
 	require.Zero(t, ok.Tunings(kernels.Machine{Target: kernels.Metal})[0].Tiles)
 }

@@ -34,6 +34,7 @@ type product struct {
 	form    weight
 	rows    int
 	few     bool // kernels of vectors compute it
+	small   bool // a kernel of vectors computes it together with others of its format, whatever few says
 	exact   bool // tiled kernels keep its rows in float32
 	library bool // the device's library computes it
 	packed  int  // kernels.Matrices.Packed: the form in which tiled kernels read its rows
@@ -81,26 +82,74 @@ func (g *graph) products(op *ir.Op) []*product {
 		p.library = p.packed == 0 && g.hasLibrary(p.rows)
 		out = append(out, p)
 	}
-	if g.isSmall(out) {
+	if out[0].rows <= FewRows {
+		markSmall(out)
+	} else if g.rounds() {
 		for _, p := range out {
-			p.few, p.packed = true, 0
+			g.markTiled(out, p.form.Format)
 		}
 	}
 	return out
 }
 
-// isSmall reports whether several products of the same few rows have so small weights that one kernel computes them.
-func (g *graph) isSmall(list []*product) bool {
-	if len(list) < 2 || len(list) > maxGroup || list[0].rows > FewRows {
-		return false
+// markSmall marks several products of the same few rows as few if all have so small weights that one kernel computes
+// them.
+func markSmall(list []*product) {
+	if of := sameFormat(list, list[0].form.Format); len(of) == len(list) && areSmall(of) {
+		for _, p := range of {
+			p.few, p.packed = true, 0
+		}
 	}
+}
+
+// markTiled marks those of the products of the same rows whose weights have a format as small if one kernel computes
+// them by tiles: the router and the gate of a shared expert, for example. For more than a few rows they would be kernels
+// of their own, each with hardly enough threadgroups to begin with.
+func (g *graph) markTiled(list []*product, f kernels.Format) {
+	of := sameFormat(list, f)
+	if !areSmall(of) {
+		return
+	}
+	at, rows := make([]int, len(of)), 0
+	for i, p := range of {
+		at[i], rows = i, rows+p.form.rows
+	}
+	if rows >= kernels.TileRows*g.Machine.Cores {
+		return // they keep the device busy
+	}
+	k := g.many(of, at)
+	asked := struct {
+		kernels.Vectors
+		n [maxGroup]int
+	}{Vectors: k.Vectors}
+	copy(asked.n[:], k.N)
+	if !ask(g.Target, "usable", asked, k.M, func() bool { return usable(g.Target, k.Tunings(g.Machine), k.Launch) }) {
+		return
+	}
+	for _, p := range of {
+		p.small = true
+	}
+}
+
+// sameFormat returns those of the products whose weights have a format.
+func sameFormat(list []*product, f kernels.Format) (out []*product) {
+	for _, p := range list {
+		if p.form.Format == f {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// areSmall reports whether products of the same rows have so small weights that one kernel computes them all.
+func areSmall(list []*product) bool {
 	bytes := 0
 	for _, p := range list {
-		if bytes += p.form.rows * p.form.cols * p.form.Bits / 8; p.form.Format != list[0].form.Format {
+		if bytes += p.form.rows * p.form.cols * p.form.Bits / 8; p.bias != nil {
 			return false
 		}
 	}
-	return bytes <= smallBytes
+	return len(list) > 1 && len(list) <= maxGroup && bytes <= smallBytes
 }
 
 // packing returns the fastest form of the vectors of a product for which there is a kernel that may be used.
@@ -303,16 +352,16 @@ func (g *graph) inOrder(list []*product) []int {
 // weights of the same format. left tells which products are not computed yet.
 func (g *graph) group(list []*product, first int, left func(i int) bool) []int {
 	p, at := list[first], []int{first}
-	if !p.few || p.bias != nil {
+	if !p.few && !p.small || p.bias != nil {
 		return at
 	}
 	for i, s := range list {
-		if i != first && left(i) && s.few && s.form.Format == p.form.Format && len(at) < maxGroup {
+		if i != first && left(i) && (s.few || s.small) && s.form.Format == p.form.Format && len(at) < maxGroup {
 			at = append(at, i)
 		}
 	}
 	slices.Sort(at)
-	if k := g.many(list, at); !usable(g.Target, k.Tunings(g.Machine), k.Launch) {
+	if k := g.many(list, at); len(at) > 1 && !usable(g.Target, k.Tunings(g.Machine), k.Launch) {
 		return []int{first}
 	}
 	return at
@@ -323,6 +372,9 @@ func (g *graph) many(list []*product, at []int) kernels.MatVecMany {
 	k := kernels.MatVecMany{Vectors: g.vectors(list[at[0]], g.normOf(list[at[0]]))}
 	for _, i := range at {
 		k.N = append(k.N, list[i].form.rows)
+	}
+	if len(at) > 1 {
+		k.M = list[at[0]].rows // tiles take more rows than other kernels of vectors
 	}
 	return k
 }

@@ -44,6 +44,9 @@ func MatVecMany(op *ir.Op) (k kernels.MatVecMany, ok bool) {
 		}
 		k.Vectors, k.N = v, append(k.N, n)
 	}
+	if len(k.N) > 1 {
+		k.M = elements(op.Input("x")) / k.K // tiles take more rows than other kernels of vectors
+	}
 	return k, len(k.N) > 0
 }
 

@@ -268,7 +268,7 @@ func TestRowsOfProductsBehindNorms(t *testing.T) {
 func TestSmallProducts(t *testing.T) {
 	t.Parallel()
 	const text = `module {
-  symbol T [1, 64]
+  symbol T [1, 65]
   constant @norm : f32[512]
   constant @c1 : u32[256,%[1]d]
   constant @s1 : bf16[256,8]
@@ -286,19 +286,23 @@ func TestSmallProducts(t *testing.T) {
 }
 `
 	const together, apart = "matvec", "prepare matmul matmul"
+	machine := machines["cuda"]
+	machine.Cores = 132
 	for name, c := range map[string]struct {
 		rows, bits, second int
 		want               string
 	}{
 		"few rows":      {8, 8, 1, together},
-		"more rows":     {9, 8, 1, apart},
+		"more rows":     {9, 8, 1, together},
+		"many rows":     {64, 8, 1, together},
+		"too many rows": {65, 8, 1, apart},
 		"large weights": {2, 8, 2000, apart},
 		"two formats":   {2, 4, 1, apart},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := ir.Parse(fmt.Sprintf(text, 512*c.bits/32, c.second, c.bits))
 			require.NoError(t, err)
-			made, err := lower.Run(m, plan.Shapes(m, c.rows), &lower.Target{Machine: machines["cuda"],
+			made, err := lower.Run(m, plan.Shapes(m, c.rows), &lower.Target{Machine: machine,
 				Precision: eval.Mixed}, passes.Control{Verify: true})
 			require.NoError(t, err)
 			require.Equal(t, "quantized quantized "+c.want, strings.Join(names(opsOf(made)), " "))
