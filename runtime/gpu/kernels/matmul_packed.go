@@ -45,8 +45,12 @@ func (m Matrices) Packings(machine Machine, n, rows int) (out []int) {
 
 // eightsFor returns how many eights of vectors should be packed together for a product, or 0 if none should.
 func (m Matrices) eightsFor(machine Machine, n, rows int) int {
-	if rows < packedLeast || rows > packedMost || n*8 < machine.Cores*64 {
-		return 0 // so few rows of weights would leave multiprocessors without work
+	few := 8 * machine.Cores // rows of weights with which multiprocessors have hardly any work
+	if rows <= 64 {
+		few *= 2 // products by directTiles have less to do before they begin
+	}
+	if rows < packedLeast || rows > packedMost || n < few {
+		return 0
 	}
 	for _, eights := range packedEights {
 		if m.Packed = eights; rows <= eights*8 && len(m.packedTiles(machine, 1, n)) > 0 {

@@ -184,6 +184,10 @@ func TestMatMulPackedRefusals(t *testing.T) {
 		require.Equal(t, without, m.Packings(hopper, 256, rows), "%d rows, few of weights", rows)
 		require.Equal(t, without, m.Packings(kernels.Machine{Target: kernels.CUDA, Cores: 132,
 			TransferMemory: 225 << 10}, 4096, rows), "%d rows, without Groups", rows)
+		if rows > 64 {
+			without = want
+		}
+		require.Equal(t, without, m.Packings(hopper, 2048, rows), "%d rows, some of weights", rows)
 		m.K = 8192
 		require.Equal(t, want, m.Packings(hopper, 4096, rows), "%d rows, many of weights", rows)
 	}
