@@ -110,12 +110,13 @@ func (x *instance) tune(p *boundPlan) error {
 	products := p.products(x.exe.tuner)
 	x.makeVariants(products)
 	for _, t := range products {
-		if _, known := x.exe.choices[t.key]; !known {
+		_, known := x.exe.choices[t.key]
+		if !known {
 			if l, kept := x.exe.tuner.Kept(t.variants()); kept {
 				x.exe.choices[t.key] = l
 			}
 		}
-		if x.choose(t) {
+		if x.choose(t) && (known && !x.tuning || !x.exe.tuner.Resumes(t.variants())) {
 			continue
 		}
 		runs := func() []device.Dispatch { return r.runs(t) }

@@ -2,7 +2,10 @@ package gpu_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +22,7 @@ import (
 	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu"
+	"github.com/etc-ml/etc/runtime/gpu/artifact"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/emulator"
 	"github.com/etc-ml/etc/runtime/gpu/selftest"
@@ -135,6 +139,59 @@ func TestTuneLater(t *testing.T) {
 	}
 	require.NoError(t, i.Close())
 	require.NoError(t, x.Close())
+}
+
+// TestTuneResumed: Tune goes on with searches that the time had cut short, once, and calls before it have the choices
+// of these.
+func TestTuneResumed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the tuner of a whole model on the emulator")
+	}
+	t.Parallel()
+	e, dir := emulated(t).(gpu.Engine), t.TempDir()
+	m := fusetest.Load(t, "etc-qwen35moe-chat-sample")
+	calls, recorded := []int{1, 1}, 0
+	var clock stopwatch
+	start := func() (engine.Executable, engine.Instance) {
+		x, err := gpu.Engine{Device: e.Device, Open: func() (device.Device, error) {
+			d, err := e.Open()
+			return timed{d, &clock, &recorded}, err
+		}, Tune: &tune.Options{Dir: dir, Clock: clock.time, Budget: time.Hour, Least: 150 << 10}}.Compile(m,
+			engine.Options{Precision: eval.FP32, TuneLater: true, Warn: func(string) {}})
+		require.NoError(t, err)
+		i, err := x.NewInstance()
+		require.NoError(t, err)
+		runCalls(t, m, i, calls)
+		return x, i
+	}
+	measures := func(i engine.Instance) bool {
+		before := recorded
+		require.NoError(t, i.(engine.Tunable).Tune(t.Context()))
+		return recorded > before
+	}
+	for _, resumes := range []bool{true, false} { // the first start measures all
+		x, i := start()
+		require.Equal(t, resumes, measures(i))
+		require.NoError(t, errors.Join(i.Close(), x.Close()))
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.tuning"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+		lines := strings.SplitAfter(string(text), "\n")
+		lines[4] = strings.TrimSuffix(lines[4], "\n") + ", cut short 1\n"
+		cut := strings.Join(lines[:6], "")
+		require.NoError(t, os.WriteFile(f, []byte(cut+"hash "+artifact.Hash(cut)+"\n"), 0o600))
+	}
+	x, i := start()
+	require.True(t, measures(i))
+	require.False(t, measures(i))
+	require.NoError(t, errors.Join(i.Close(), x.Close()))
+	x, i = start()
+	require.False(t, measures(i), "now all is tried")
+	require.NoError(t, errors.Join(i.Close(), x.Close()))
 }
 
 // TestTuneUnsound: what is fast and wrong is not chosen, and nobody is bothered.

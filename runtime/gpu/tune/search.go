@@ -56,6 +56,9 @@ type search struct {
 	asked    []int     // in this round
 	best     int
 	kinds    []int // the best variant of each kind; at first its default
+	from     int   // the choice of an earlier search that this one goes on from; 0: none
+	stored   entry // of that search
+	cut      bool  // there was more to try when the time was over
 }
 
 // variant is what is known of one launch.
@@ -100,8 +103,8 @@ func (s *search) open() {
 	}
 }
 
-// ask chooses what to try next: first the defaults of all kinds and everything near the first default, then everything
-// near the best of each kind. Kinds whose best is not promising are left out.
+// ask chooses what to try next: first the defaults of all kinds and everything near the first default, or the choice of
+// an earlier search; then everything near the best of each kind. Kinds whose best is not promising are left out.
 func (s *search) ask() {
 	s.asked = s.asked[:0]
 	if s.variants[0].failed {
@@ -112,8 +115,8 @@ func (s *search) ask() {
 		w := &s.variants[i]
 		best := s.kinds[w.kind]
 		takes := s.variants[best].time
-		climbs := takes > 0 && takes <= limit || takes == 0 && w.kind == 0
-		if !w.asked && (i == best || climbs && s.near(best, i)) {
+		climbs := takes > 0 && takes <= limit || takes == 0 && w.kind == 0 && s.from == 0
+		if !w.asked && (i == best || i == s.from || climbs && s.near(best, i)) {
 			w.asked = true
 			s.asked = append(s.asked, i)
 		}
@@ -165,6 +168,9 @@ func (t *Tuner) climb(products []*search, start time.Time, budget time.Duration)
 		for _, s := range products {
 			t.measureAsked(s, last)
 		}
+	}
+	for _, s := range products {
+		s.cut = slices.ContainsFunc(s.asked, func(i int) bool { return s.variants[i].time == 0 && !s.variants[i].failed })
 	}
 	for n, s := range products {
 		now := t.clock()

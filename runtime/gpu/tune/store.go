@@ -41,19 +41,27 @@ type entry struct {
 	device          string
 	first, choice   string        // the Key of the product, and the key of the chosen launch
 	tried           int           // number of variants that were measured
+	cut             int           // number of searches one behind the other that ended before all was tried; 0: the last did not
 	firstTime, time time.Duration // of one dispatch; in place, of the whole measured range
 }
 
 // header is the first line of a file, with the version of the format.
 const header = "etc tuning 1"
 
+// cutShort stands before entry.cut, where that is not 0.
+const cutShort = ", cut short "
+
 // maxFile bounds a file in bytes.
 const maxFile = 64 << 10
 
 // String returns the lines of a file. The last one is the hash of the others.
 func (e entry) String() string {
-	text := fmt.Sprintf("%s\ndevice %s\ndefault %s\nchoice %s\ntried %d\ntimes %d %d ns\n", header, e.device, e.first,
-		e.choice, e.tried, e.firstTime, e.time)
+	tried := strconv.Itoa(e.tried)
+	if e.cut > 0 {
+		tried += cutShort + strconv.Itoa(e.cut)
+	}
+	text := fmt.Sprintf("%s\ndevice %s\ndefault %s\nchoice %s\ntried %s\ntimes %d %d ns\n", header, e.device, e.first,
+		e.choice, tried, e.firstTime, e.time)
 	return text + "hash " + artifact.Hash(text) + "\n"
 }
 
@@ -80,7 +88,11 @@ func parse(text string) (e entry, err error) {
 		err = fmt.Errorf("its first line is not %q", header)
 	}
 	e.device, e.first, e.choice = line("device "), line("default "), line("choice ")
-	e.tried = number(line("tried "))
+	tried, cut, found := strings.Cut(line("tried "), cutShort)
+	e.tried = number(tried)
+	if found {
+		e.cut = number(cut)
+	}
 	first, best, _ := strings.Cut(strings.TrimSuffix(line("times "), " ns"), " ")
 	e.firstTime, e.time = time.Duration(number(first)), time.Duration(number(best))
 	hash := line("hash ")
@@ -128,6 +140,20 @@ func (s store) read(path, first string) (entry, error) {
 		return entry{}, fmt.Errorf("%s is of another device or kernel", path)
 	}
 	return e, nil
+}
+
+// replace puts an entry in the place of another one, unless another process has done so meanwhile: then it returns that
+// process's entry.
+func (s store) replace(path string, was, e entry, valid func(entry) bool) (entry, error) {
+	if now, err := s.read(path, e.first); err == nil && now != was && valid(now) {
+		return now, nil
+	}
+	aside, err := artifact.Aside(s.dir, []byte(e.String()))
+	if err != nil {
+		return e, err
+	}
+	defer os.Remove(aside)
+	return e, os.Rename(aside, path)
 }
 
 // write writes an entry to a temporary file and links that to path. If another process has written a valid choice there

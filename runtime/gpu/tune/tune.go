@@ -21,6 +21,9 @@ const DefaultBudget = 15 * time.Second
 // DefaultLeast is the size in bytes from which on products are measured. Smaller ones take about a microsecond or less.
 const DefaultLeast = 1 << 20
 
+// mostCut is the number of searches one behind the other that the time may cut short. After them their choice stands.
+const mostCut = 3
+
 // Options say where choices are stored and how long measuring may take.
 type Options struct {
 	// Dir is the folder in which choices are stored. "" stands for the folder in the user's cache that also holds
@@ -55,12 +58,14 @@ type Tuner struct {
 	note   func(string)
 	// complained says that the user was told of damaged files.
 	complained bool
+	// resumed has the files whose searches this tuner has begun or gone on with.
+	resumed map[string]bool
 }
 
 // New returns the tuner of a device. It calls note with messages for the user: products were measured, files cannot be
 // read or written.
 func New(d device.Device, o Options, note func(string)) *Tuner {
-	t := &Tuner{device: d, about: d.Info().Description, store: newStore(o.Dir, d.Info(), system()),
+	t := &Tuner{device: d, resumed: map[string]bool{}, about: d.Info().Description, store: newStore(o.Dir, d.Info(), system()),
 		least: cmp.Or(o.Least, DefaultLeast), budget: cmp.Or(o.Budget, DefaultBudget), clock: o.Clock, note: note}
 	t.left = t.budget
 	if t.clock == nil {
@@ -78,6 +83,17 @@ func (t *Tuner) Dir() string { return t.store.dir }
 // Worth reports whether a product that reads this number of bytes of weights is large enough to be measured.
 func (t *Tuner) Worth(bytes int) bool { return bytes >= t.least }
 
+// Resumes reports whether Choose goes on with the search that gave the stored choice for a product: the time had cut it
+// short at an earlier start.
+func (t *Tuner) Resumes(w Variants) bool {
+	_, e, ok := t.stored(w)
+	return ok && t.resumes(w, e)
+}
+
+func (t *Tuner) resumes(w Variants, e entry) bool {
+	return e.cut > 0 && e.cut < mostCut && !t.resumed[t.store.path(w)]
+}
+
 // Kept returns the stored choice for a product.
 func (t *Tuner) Kept(w Variants) (kernels.Launch, bool) {
 	if i, ok := t.kept(w); ok {
@@ -88,15 +104,22 @@ func (t *Tuner) Kept(w Variants) (kernels.Launch, bool) {
 
 // kept returns what Kept does, as the number of the launch.
 func (t *Tuner) kept(w Variants) (int, bool) {
+	at, _, ok := t.stored(w)
+	return at, ok
+}
+
+// stored returns the stored entry of a product, and the number of the launch that it chooses.
+func (t *Tuner) stored(w Variants) (at int, e entry, ok bool) {
 	e, err := t.store.read(t.store.path(w), w.key())
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) && !t.complained {
 			t.complained = true
 			t.note(fmt.Sprintf("tuning: %v; this is measured anew", err))
 		}
-		return 0, false
+		return 0, entry{}, false
 	}
-	return w.find(e.choice)
+	at, ok = w.find(e.choice)
+	return at, e, ok
 }
 
 // Changed describes the stored choice for a product if it is not the default: the definitions that differ, those of the
@@ -133,35 +156,45 @@ func (t *Tuner) Changed(w Variants) string {
 }
 
 // Choose returns a launch for each product: the stored choice, or else the result of measuring, which it stores.
-// reserve is the share of the budget that is left for later calls. After a stop it returns the first launch of what has
-// no stored choice.
+// A search that the time had cut short goes on from its choice, behind all products that have none. reserve is the
+// share of the budget that is left for later calls. After a stop it returns the first launch of what has no stored
+// choice.
 func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 	out := make([]kernels.Launch, len(products))
-	searches := make([]*search, len(products)) // nil where the choice is stored
-	var open []*search
+	searches := make([]*search, len(products)) // nil where there is nothing to measure
+	var open, again []*search
 	for i, p := range products {
-		out[i] = p.Launches[0]
-		if at, ok := t.kept(p.Variants); ok {
-			out[i] = p.Launches[at]
-		} else if len(p.Launches) > 1 {
-			if runs := p.Runs(); len(runs) > 0 {
-				searches[i] = &search{Product: p, runs: runs}
-				open = append(open, searches[i])
-			}
+		at, e, ok := t.stored(p.Variants)
+		if out[i] = p.Launches[at]; ok && !t.resumes(p.Variants, e) || len(p.Launches) < 2 {
+			continue
+		}
+		runs := p.Runs()
+		if len(runs) == 0 {
+			continue
+		}
+		searches[i], t.resumed[t.store.path(p.Variants)] = &search{Product: p, runs: runs}, true
+		if ok {
+			searches[i].from, searches[i].stored = at, e
+			again = append(again, searches[i])
+		} else {
+			open = append(open, searches[i])
 		}
 	}
-	if len(open) == 0 || t.device.Wait() != nil { // the next use of the device returns the error
+	if len(open)+len(again) == 0 || t.device.Wait() != nil { // the next use of the device returns the error
 		return out
 	}
-	slices.SortStableFunc(open, func(a, b *search) int { return cmp.Compare(b.Bytes, a.Bytes) })
-	start := t.clock()
-	t.climb(open, start, t.left-time.Duration(reserve*float64(t.budget)))
+	start, end := t.clock(), t.clock().Add(t.left-time.Duration(reserve*float64(t.budget)))
+	for _, list := range [][]*search{open, again} {
+		slices.SortStableFunc(list, func(a, b *search) int { return cmp.Compare(b.Bytes, a.Bytes) })
+		now := t.clock()
+		t.climb(list, now, end.Sub(now))
+	}
 	took := t.clock().Sub(start)
 	if t.left -= took; t.Stops() {
 		return out
 	}
 	var failed error
-	measured, changed := 0, 0
+	measured, missed, changed := 0, 0, 0
 	for i, s := range searches {
 		if s == nil {
 			continue
@@ -173,6 +206,8 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 		out[i] = s.Launches[at]
 		if s.tried() > 1 {
 			measured++
+		} else if s.stored.cut == 0 {
+			missed++
 		}
 		if at > 0 {
 			changed++
@@ -183,8 +218,8 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 	}
 	text := fmt.Sprintf("tuned %d products for %s in %.1f s: %d differ from the default; ", measured, t.about,
 		took.Seconds(), changed)
-	if n := len(open) - measured; n > 0 {
-		text += fmt.Sprintf("%d were not measured, which the next start does; ", n)
+	if missed > 0 {
+		text += fmt.Sprintf("%d were not measured, which the next start does; ", missed)
 	}
 	if failed == nil {
 		text += "kept in " + t.store.dir
@@ -203,17 +238,32 @@ func (t *Tuner) before(end time.Time) bool { return !t.Stops() && t.clock().Befo
 
 // keep stores the result of a search and returns the choice. If another process stored one first, it returns that.
 func (t *Tuner) keep(s *search) (int, error) {
-	if s.variants[0].failed || s.variants[0].time == 0 {
-		return 0, nil // nothing was measured, or not to the end: the next start continues
+	path, valid := t.store.path(s.Variants), func(e entry) bool { _, ok := s.find(e.choice); return ok }
+	if first, from := &s.variants[0], &s.variants[s.from]; first.failed || first.time == 0 || from.time == 0 && !from.failed {
+		var err error // nothing was measured, or not to the end: the next start continues
+		if e := s.stored; e.cut > 0 {
+			e.cut++
+			_, err = t.store.replace(path, s.stored, e, valid)
+		}
+		return s.from, err
 	}
 	each := time.Duration(1)
 	if !s.InPlace {
 		each = time.Duration(len(s.runs))
 	}
-	e, err := t.store.write(t.store.path(s.Variants), entry{
+	e := entry{
 		device: t.store.device, first: s.key(), choice: s.Launches[s.best].Key(), tried: s.tried(),
 		firstTime: s.variants[0].time / each, time: s.variants[s.best].time / each,
-	}, func(e entry) bool { _, ok := s.find(e.choice); return ok })
+	}
+	if s.cut {
+		e.cut = s.stored.cut + 1
+	}
+	var err error
+	if s.stored.cut > 0 {
+		e, err = t.store.replace(path, s.stored, e, valid)
+	} else {
+		e, err = t.store.write(path, e, valid)
+	}
 	at, _ := s.find(e.choice)
 	return at, err
 }

@@ -510,6 +510,45 @@ func TestBudget(t *testing.T) {
 
 // TestStopped: a stop ends measuring with the launch that runs, wherever it comes. Nothing is chosen or kept then, and
 // another call measures all of it.
+// TestResumed: a search that the time has cut short goes on at the next starts from its choice, until all is tried or
+// it was cut short three times.
+func TestResumed(t *testing.T) {
+	alone := newFake(slope)
+	best := tuner(alone, t.TempDir(), new([]string)).Choose([]Product{matvec(1024)}, 0)
+	all := 0
+	for _, budget := range []time.Duration{DefaultBudget, 1500 * time.Millisecond, 700 * time.Millisecond,
+		400 * time.Millisecond, 300 * time.Millisecond} {
+		t.Run(budget.String(), func(t *testing.T) {
+			dir, product, resumed := t.TempDir(), matvec(1024), 0
+			var last entry
+			for range 12 {
+				d := newFake(slope)
+				d.compiling = 50 * time.Millisecond
+				x := New(d, Options{Dir: dir, Clock: d.clock, Budget: budget}, func(string) {})
+				_, kept := x.Kept(product.Variants)
+				resumes := x.Resumes(product.Variants)
+				x.Choose([]Product{product}, 0)
+				require.Equal(t, !kept || resumes, d.compiled > 0)
+				require.False(t, x.Resumes(product.Variants), "once a start")
+				if resumes {
+					resumed++
+				}
+				_, last, _ = x.stored(product.Variants)
+			}
+			require.LessOrEqual(t, resumed, mostCut-1)
+			if last.choice != "" && last.cut == 0 {
+				require.Equal(t, best[0].Key(), last.choice)
+			}
+			if budget == DefaultBudget {
+				require.Zero(t, resumed)
+				require.Zero(t, last.cut)
+			}
+			all += resumed
+		})
+	}
+	require.Positive(t, all, "some were cut short")
+}
+
 func TestStopped(t *testing.T) {
 	var notes []string
 	products := []Product{matvec(1024), matvec(2048)}
