@@ -192,6 +192,12 @@ func (r *Runner) askForHidden(rows []Row, pause int) {
 	}
 }
 
+// isTypical reports whether the time of a call that did not begin ahead says what others of its kind take. One without
+// drafts takes longer than those that begin ahead, unless these cannot.
+func (r *Runner) isTypical(call *schedule.Call, rows []Row, pause int) bool {
+	return hasDrafts(call) || !r.pipelines() || !areTokens(rows) || pause >= 2 && r.foreseen == nil
+}
+
 // hasDrafts reports whether a call verifies drafts.
 func hasDrafts(call *schedule.Call) bool {
 	return slices.ContainsFunc(call.Entries, func(e schedule.Entry) bool { return e.Drafts > 0 })

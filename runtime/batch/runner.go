@@ -376,12 +376,10 @@ func (r *Runner) run(call *schedule.Call) {
 		r.askForHidden(rows, pause)
 	}
 	var outs []Output
-	alone := false // the call begins when the one before has ended, and others of its kind do not
 	if err == nil {
 		if r.foreseen = nil; pause >= 2 {
 			r.foreseen = r.foresee(call, rows)
 		}
-		alone = !ahead && r.pipelines() && areTokens(rows) && (r.foreseen != nil || pause < 2)
 		outs, err = r.execute(ctx, call, rows)
 	}
 	masks.Wait() //nolint:errcheck // masks give none
@@ -393,7 +391,7 @@ func (r *Runner) run(call *schedule.Call) {
 		r.ended(r.sched.Fail(), err)
 	} else {
 		took := time.Duration(0)
-		if !alone || hasDrafts(call) {
+		if ahead || r.isTypical(call, rows, pause) {
 			took = time.Since(start)
 		}
 		r.book(call, outs, masked, took)

@@ -101,8 +101,8 @@ func (s *Sequence) Rollback(n int) error {
 }
 
 // Draft drafts one token for each of draws. token is the last drawn token, to be fed next; hidden is the hidden state
-// of the row before it (what [Row].Hidden asks for). The sequence does not change. Feed token and the drafts with a [Pool.Feed]
-// with Exact; its outputs show which drafts are right. The executor must be a [Drafter] with a draft.
+// of the row before it (what [Row].Hidden asks for). The sequence does not change. Feed token and the drafts with a
+// [Pool.Feed] with Exact; its outputs show which drafts are right. The executor must be a [Drafter] with a draft.
 func (s *Sequence) Draft(ctx context.Context, token int32, hidden []float32, draws ...Draw) ([]int32, error) {
 	if err := s.usable(); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ const MostDrafts = 8
 // Shared chooses how many tokens the sequences of shared calls draft. A draft costs a row of a call, which all
 // sequences wait for, so the choice is made for all at once: a sequence gets one more draft where that adds more to
 // the expected tokens of the call than to its time. Each sequence has a [Member], which learns how often its drafts
-// are right; until then its drafts are expected to be as good as those of all others. Times are learned by the number of
-// rows of a call.
+// are right; until then its drafts are expected to be as good as those of all others. Times are learned by the number
+// of rows of a call.
 //
 // How often drafts will be right is not known beforehand, so Shared keeps an account of the time that drafting may
 // cost. Its unit is the time of a call without drafts. Every token adds a small amount, and calls with drafts add
@@ -132,9 +132,10 @@ func (s *Shared) Next(members []*Member, left []int) []int {
 		if loss <= s.room {
 			return out
 		}
-		fewer := best[:len(best)/2]
-		if s.pause = int(math.Ceil((loss - s.room) / earned)); pays && s.gain(s.prospect(members, fewer...), plain) <= leastGain {
-			break // fewer drafts would only spend what is saved for as many as pay
+		saved, fewer := int(math.Ceil((loss-s.room)/earned)), best[:len(best)/2]
+		if len(fewer) == 0 || pays && s.gain(s.prospect(members, fewer...), plain) <= leastGain {
+			s.pause = saved // fewer drafts would only spend what is saved for as many as pay
+			break
 		}
 		best = fewer
 	}

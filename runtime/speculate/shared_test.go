@@ -136,6 +136,7 @@ func TestSharedPause(t *testing.T) {
 		longest, pause = max(longest, s.Pause()), s.Pause()
 		took := time.Millisecond
 		if drafted += next[0]; next[0] > 0 {
+			require.Zero(t, pause, "call %d", calls)
 			took = 2 * time.Millisecond
 		} else if calls%3 == 0 {
 			took = 0 // says nothing

@@ -103,8 +103,8 @@ func markSmall(list []*product) {
 }
 
 // markTiled marks those of the products of the same rows whose weights have a format as small if one kernel computes
-// them by tiles: the router and the gate of a shared expert, for example. For more than a few rows they would be kernels
-// of their own, each with hardly enough threadgroups to begin with.
+// them by tiles: the router and the gate of a shared expert, for example. For more than a few rows they would be
+// kernels of their own, each with hardly enough threadgroups to begin with.
 func (g *graph) markTiled(list []*product, f kernels.Format) {
 	of := sameFormat(list, f)
 	if !areSmall(of) {

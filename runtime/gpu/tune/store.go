@@ -41,7 +41,7 @@ type entry struct {
 	device          string
 	first, choice   string        // the Key of the product, and the key of the chosen launch
 	tried           int           // number of variants that were measured
-	cut             int           // number of searches one behind the other that ended before all was tried; 0: the last did not
+	cut             int           // number of consecutive searches that ended before all was tried; 0: the last did not
 	firstTime, time time.Duration // of one dispatch; in place, of the whole measured range
 }
 

@@ -21,7 +21,7 @@ const DefaultBudget = 15 * time.Second
 // DefaultLeast is the size in bytes from which on products are measured. Smaller ones take about a microsecond or less.
 const DefaultLeast = 1 << 20
 
-// mostCut is the number of searches one behind the other that the time may cut short. After them their choice stands.
+// mostCut is the number of consecutive searches that the time may cut short. After them their choice stands.
 const mostCut = 3
 
 // Options say where choices are stored and how long measuring may take.
@@ -65,7 +65,8 @@ type Tuner struct {
 // New returns the tuner of a device. It calls note with messages for the user: products were measured, files cannot be
 // read or written.
 func New(d device.Device, o Options, note func(string)) *Tuner {
-	t := &Tuner{device: d, resumed: map[string]bool{}, about: d.Info().Description, store: newStore(o.Dir, d.Info(), system()),
+	t := &Tuner{device: d, resumed: map[string]bool{}, about: d.Info().Description,
+		store: newStore(o.Dir, d.Info(), system()),
 		least: cmp.Or(o.Least, DefaultLeast), budget: cmp.Or(o.Budget, DefaultBudget), clock: o.Clock, note: note}
 	t.left = t.budget
 	if t.clock == nil {
@@ -239,7 +240,8 @@ func (t *Tuner) before(end time.Time) bool { return !t.Stops() && t.clock().Befo
 // keep stores the result of a search and returns the choice. If another process stored one first, it returns that.
 func (t *Tuner) keep(s *search) (int, error) {
 	path, valid := t.store.path(s.Variants), func(e entry) bool { _, ok := s.find(e.choice); return ok }
-	if first, from := &s.variants[0], &s.variants[s.from]; first.failed || first.time == 0 || from.time == 0 && !from.failed {
+	first, from := &s.variants[0], &s.variants[s.from]
+	if first.failed || first.time == 0 || from.time == 0 && !from.failed {
 		var err error // nothing was measured, or not to the end: the next start continues
 		if e := s.stored; e.cut > 0 {
 			e.cut++
