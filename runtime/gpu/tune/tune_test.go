@@ -508,8 +508,6 @@ func TestBudget(t *testing.T) {
 	require.Zero(t, again.compiled)
 }
 
-// TestStopped: a stop ends measuring with the launch that runs, wherever it comes. Nothing is chosen or kept then, and
-// another call measures all of it.
 // TestResumed: a search that the time has cut short goes on at the next starts from its choice, until all is tried or
 // it was cut short three times.
 func TestResumed(t *testing.T) {
@@ -549,6 +547,8 @@ func TestResumed(t *testing.T) {
 	require.Positive(t, all, "some were cut short")
 }
 
+// TestStopped: a stop ends measuring with the launch that runs, wherever it comes. Nothing is chosen or kept then, and
+// another call measures all of it.
 func TestStopped(t *testing.T) {
 	var notes []string
 	products := []Product{matvec(1024), matvec(2048)}
