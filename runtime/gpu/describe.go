@@ -112,7 +112,7 @@ func tunedFor(p *boundPlan, t *tune.Tuner) string {
 	}
 	products, kept := p.products(t), 0
 	for _, q := range products {
-		if _, ok := t.Kept(q.variants()); ok {
+		if _, _, ok := t.Kept(q.variants()); ok {
 			kept++
 		}
 	}

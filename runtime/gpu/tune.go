@@ -110,13 +110,14 @@ func (x *instance) tune(p *boundPlan) error {
 	products := p.products(x.exe.tuner)
 	x.makeVariants(products)
 	for _, t := range products {
-		_, known := x.exe.choices[t.key]
-		if !known {
-			if l, kept := x.exe.tuner.Kept(t.variants()); kept {
+		resumes := false
+		if _, known := x.exe.choices[t.key]; !known || x.tuning {
+			l, more, kept := x.exe.tuner.Kept(t.variants())
+			if resumes = more; kept && !known {
 				x.exe.choices[t.key] = l
 			}
 		}
-		if x.choose(t) && (known && !x.tuning || !x.exe.tuner.Resumes(t.variants())) {
+		if x.choose(t) && !resumes {
 			continue
 		}
 		runs := func() []device.Dispatch { return r.runs(t) }

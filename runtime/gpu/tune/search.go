@@ -233,6 +233,7 @@ func (s *search) rivals() []int {
 
 // confirm measures the default and its rivals again, in turns: times from different moments may be at different clock
 // rates. The fastest rival that passes its self-test wins if it beats the default by the margin; else the default does.
+// Without time for that the choice of the earlier search stands, and this one was cut short.
 func (t *Tuner) confirm(s *search, end time.Time) {
 	rivals := s.rivals()
 	s.best = 0
@@ -259,6 +260,7 @@ func (t *Tuner) confirm(s *search, end time.Time) {
 		}
 	}
 	if least[0] == 0 {
+		s.best, s.cut = s.from, true
 		return
 	}
 	for _, i := range rivals {

@@ -142,23 +142,9 @@ func (s store) read(path, first string) (entry, error) {
 	return e, nil
 }
 
-// replace puts an entry in the place of another one, unless another process has done so meanwhile: then it returns that
-// process's entry.
-func (s store) replace(path string, was, e entry, valid func(entry) bool) (entry, error) {
-	if now, err := s.read(path, e.first); err == nil && now != was && valid(now) {
-		return now, nil
-	}
-	aside, err := artifact.Aside(s.dir, []byte(e.String()))
-	if err != nil {
-		return e, err
-	}
-	defer os.Remove(aside)
-	return e, os.Rename(aside, path)
-}
-
-// write writes an entry to a temporary file and links that to path. If another process has written a valid choice there
-// meanwhile, write returns that choice.
-func (s store) write(path string, e entry, valid func(entry) bool) (entry, error) {
+// write puts an entry in the place of the entry was, the zero one if there was none. It writes a temporary file and
+// gives that the name path. If another process has written a valid choice there meanwhile, write returns that choice.
+func (s store) write(path string, was, e entry, valid func(entry) bool) (entry, error) {
 	if path == "" {
 		return e, errNoFolder
 	}
@@ -171,7 +157,7 @@ func (s store) write(path string, e entry, valid func(entry) bool) (entry, error
 	if err := os.Link(aside, path); err == nil {
 		return e, nil
 	}
-	if other, err := s.read(path, e.first); err == nil && valid(other) {
+	if other, err := s.read(path, e.first); err == nil && other != was && valid(other) {
 		return other, nil
 	}
 	return e, os.Rename(aside, path)

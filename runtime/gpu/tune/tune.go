@@ -58,7 +58,7 @@ type Tuner struct {
 	note   func(string)
 	// complained says that the user was told of damaged files.
 	complained bool
-	// resumed has the files whose searches this tuner has begun or gone on with.
+	// resumed has the keys of the products whose searches this tuner has begun or gone on with.
 	resumed map[string]bool
 }
 
@@ -84,29 +84,19 @@ func (t *Tuner) Dir() string { return t.store.dir }
 // Worth reports whether a product that reads this number of bytes of weights is large enough to be measured.
 func (t *Tuner) Worth(bytes int) bool { return bytes >= t.least }
 
-// Resumes reports whether Choose goes on with the search that gave the stored choice for a product: the time had cut it
-// short at an earlier start.
-func (t *Tuner) Resumes(w Variants) bool {
-	_, e, ok := t.stored(w)
-	return ok && t.resumes(w, e)
-}
-
-func (t *Tuner) resumes(w Variants, e entry) bool {
-	return e.cut > 0 && e.cut < mostCut && !t.resumed[t.store.path(w)]
-}
-
-// Kept returns the stored choice for a product.
-func (t *Tuner) Kept(w Variants) (kernels.Launch, bool) {
-	if i, ok := t.kept(w); ok {
-		return w.Launches[i], true
+// Kept returns the stored choice for a product. resumes says that Choose goes on with the search that gave it: the time
+// had cut that short at an earlier start.
+func (t *Tuner) Kept(w Variants) (l kernels.Launch, resumes, ok bool) {
+	at, e, ok := t.stored(w)
+	if !ok {
+		return kernels.Launch{}, false, false
 	}
-	return kernels.Launch{}, false
+	return w.Launches[at], t.resumes(w, e), true
 }
 
-// kept returns what Kept does, as the number of the launch.
-func (t *Tuner) kept(w Variants) (int, bool) {
-	at, _, ok := t.stored(w)
-	return at, ok
+// resumes reports whether Choose goes on with the search of a stored entry.
+func (t *Tuner) resumes(w Variants, e entry) bool {
+	return e.cut > 0 && e.cut < mostCut && !t.resumed[w.key()]
 }
 
 // stored returns the stored entry of a product, and the number of the launch that it chooses.
@@ -173,7 +163,7 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 		if len(runs) == 0 {
 			continue
 		}
-		searches[i], t.resumed[t.store.path(p.Variants)] = &search{Product: p, runs: runs}, true
+		searches[i], t.resumed[p.key()] = &search{Product: p, runs: runs}, true
 		if ok {
 			searches[i].from, searches[i].stored = at, e
 			again = append(again, searches[i])
@@ -245,7 +235,7 @@ func (t *Tuner) keep(s *search) (int, error) {
 		var err error // nothing was measured, or not to the end: the next start continues
 		if e := s.stored; e.cut > 0 {
 			e.cut++
-			_, err = t.store.replace(path, s.stored, e, valid)
+			_, err = t.store.write(path, s.stored, e, valid)
 		}
 		return s.from, err
 	}
@@ -260,12 +250,7 @@ func (t *Tuner) keep(s *search) (int, error) {
 	if s.cut {
 		e.cut = s.stored.cut + 1
 	}
-	var err error
-	if s.stored.cut > 0 {
-		e, err = t.store.replace(path, s.stored, e, valid)
-	} else {
-		e, err = t.store.write(path, e, valid)
-	}
+	e, err := t.store.write(path, s.stored, e, valid)
 	at, _ := s.find(e.choice)
 	return at, err
 }

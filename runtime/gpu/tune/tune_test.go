@@ -223,17 +223,17 @@ func TestChoose(t *testing.T) {
 	require.Equal(t, keys(got...), keys(next.Choose(products, 0)...))
 	require.Zero(t, again.compiled+again.dispatches)
 	require.Empty(t, silent)
-	kept, ok := next.Kept(products[1].Variants)
+	kept, _, ok := next.Kept(products[1].Variants)
 	require.True(t, ok)
 	require.Equal(t, keys(got[1]), keys(kept))
-	_, ok = next.Kept(matvec(3072).Variants)
+	_, _, ok = next.Kept(matvec(3072).Variants)
 	require.False(t, ok)
 	require.Regexp(t, `^matvec: .*MATVEC_ROWS=1 \(\d\).*; [\d.]+µs \([\d.]+µs\)$`, next.Changed(products[1].Variants))
 	require.NotContains(t, next.Changed(products[1].Variants), "MATVEC_K=", "what is equal is not told")
 	require.Empty(t, next.Changed(matvec(3072).Variants))
 	same := tuner(newFake(flat), t.TempDir(), &notes)
 	same.Choose(products, 0)
-	_, ok = same.Kept(products[0].Variants)
+	_, _, ok = same.Kept(products[0].Variants)
 	require.True(t, ok)
 	require.Empty(t, same.Changed(products[0].Variants), "the default")
 }
@@ -335,7 +335,7 @@ func TestInPlace(t *testing.T) {
 		variants Variants
 		want     []kernels.Launch
 	}{{chain.Variants, alone}, {p.Variants, got}} {
-		kept, ok := x.Kept(c.variants)
+		kept, _, ok := x.Kept(c.variants)
 		require.True(t, ok)
 		require.Equal(t, keys(c.want...), keys(kept))
 	}
@@ -509,25 +509,29 @@ func TestBudget(t *testing.T) {
 }
 
 // TestResumed: a search that the time has cut short goes on at the next starts from its choice, until all is tried or
-// it was cut short three times.
+// it was cut short three times. A start that has no time to confirm anything else leaves the choice as it is.
 func TestResumed(t *testing.T) {
 	alone := newFake(slope)
 	best := tuner(alone, t.TempDir(), new([]string)).Choose([]Product{matvec(1024)}, 0)
 	all := 0
 	for _, budget := range []time.Duration{DefaultBudget, 1500 * time.Millisecond, 700 * time.Millisecond,
-		400 * time.Millisecond, 300 * time.Millisecond} {
+		480 * time.Millisecond, 400 * time.Millisecond, 360 * time.Millisecond, 300 * time.Millisecond,
+		240 * time.Millisecond} {
 		t.Run(budget.String(), func(t *testing.T) {
-			dir, product, resumed := t.TempDir(), matvec(1024), 0
+			dir, product, resumed, took := t.TempDir(), matvec(1024), 0, time.Hour
 			var last entry
 			for range 12 {
 				d := newFake(slope)
 				d.compiling = 50 * time.Millisecond
 				x := New(d, Options{Dir: dir, Clock: d.clock, Budget: budget}, func(string) {})
-				_, kept := x.Kept(product.Variants)
-				resumes := x.Resumes(product.Variants)
-				x.Choose([]Product{product}, 0)
+				_, resumes, kept := x.Kept(product.Variants)
+				l := x.Choose([]Product{product}, 0)[0]
 				require.Equal(t, !kept || resumes, d.compiled > 0)
-				require.False(t, x.Resumes(product.Variants), "once a start")
+				before := took
+				took = slope(map[string]int{"ROWS": number(l, "ROWS"), "SETS": number(l, "SETS"), "SPLIT": number(l, "SPLIT")})
+				require.LessOrEqual(t, took, before, "no start forgets what an earlier one has found")
+				_, again, _ := x.Kept(product.Variants)
+				require.False(t, again, "once a start")
 				if resumes {
 					resumed++
 				}
@@ -565,7 +569,7 @@ func TestStopped(t *testing.T) {
 		require.Less(t, submits, after+100, "one launch at most goes on")
 		require.Zero(t, d.open)
 		require.Empty(t, notes)
-		_, kept := x.Kept(products[0].Variants)
+		_, _, kept := x.Kept(products[0].Variants)
 		require.False(t, kept)
 		x.Stopped = nil
 		require.Equal(t, keys(want...), keys(x.Choose(products, 0)...))
