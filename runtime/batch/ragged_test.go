@@ -52,15 +52,7 @@ func ids(sequence, n int) []int32 {
 // aloneLogits feeds tokens one by one to a pool that has nothing else.
 func aloneLogits(t testing.TB, pool *batch.Pool, tokens []int32) [][]float32 {
 	t.Helper()
-	s := pool.Open()
-	defer s.Close()
-	var out [][]float32
-	for _, token := range tokens {
-		given, err := s.Feed(t.Context(), []int32{token}, greedyLogits)
-		require.NoError(t, err)
-		out = append(out, given[0].Logits)
-	}
-	return out
+	return callsOf(t, 1, pool, tokens)
 }
 
 // TestRaggedIsAlone: whatever else is in the calls and however prompts are cut, forked and rolled back, each row of
