@@ -90,8 +90,9 @@ func (s *Shared) Totals() Totals { return s.totals }
 // Most returns the largest number of drafts of a sequence in a call.
 func (s *Shared) Most() int { return s.most }
 
-// Pause returns how many calls, from the one of the last Next on, will have no drafts, as far as is known: 0 where that
-// one has some. A caller that can run such calls faster may plan as many of them, whatever Next says of them later.
+// Pause estimates how many calls of the program in a row will have no drafts of any sequence. The first of them is the
+// call for which Next was asked last; if that has drafts, Pause returns 0. A caller that can run calls without drafts
+// faster may plan up to so many. It still asks Next before each of them, and ignores the drafts.
 func (s *Shared) Pause() int { return s.pause }
 
 // Next returns the number of tokens that each sequence is to draft, at most left[i].
@@ -146,7 +147,7 @@ func (s *Shared) Next(members []*Member, left []int) []int {
 // missing returns how many calls of this size without drafts have to be measured before their time is known, at least
 // one.
 func (s *Shared) missing(rows int) int {
-	if t := s.times[sharedCall{sizeOf(rows), 0}]; t != nil {
+	if t := s.samples(rows, 0); t != nil {
 		return max(1, leastSamples-t.n)
 	}
 	return leastSamples + 1 // the first time does not count
@@ -311,9 +312,12 @@ func mostOf(rows, chain, n int, plain float64) float64 {
 	return plain * (1 + assumedRow/2*(float64(chain)+float64(rows-n)/float64(n)))
 }
 
+// samples returns the times of calls of this size, nil before the first one.
+func (s *Shared) samples(rows, chain int) *samples { return s.times[sharedCall{sizeOf(rows), chain}] }
+
 // measured returns the median time of calls of this size, and whether there is one.
 func (s *Shared) measured(rows, chain int) (float64, bool) {
-	t := s.times[sharedCall{sizeOf(rows), chain}]
+	t := s.samples(rows, chain)
 	if t == nil || t.n < leastSamples && chain == 0 || t.n == 0 {
 		return 0, false
 	}
@@ -329,7 +333,7 @@ search:
 	for c := chain; c > 0; c-- {
 		for r := rows; r > n; r = smaller(sizeOf(r)) {
 			if t, ok := s.measured(r, c); ok {
-				if s.times[sharedCall{sizeOf(r), c}].n <= delayed {
+				if s.samples(r, c).n <= delayed {
 					if !atMost {
 						continue // as if it had not been measured
 					}
