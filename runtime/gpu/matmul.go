@@ -70,8 +70,8 @@ func bindMatmul(b *binder) bool {
 		Y: bytesOf(out), Step: b.stepAt(rows, nil), Partial: partial, Arrivals: arrivals})
 }
 
-// shared returns the buffers in which the threadgroups of a product leave sums for each other, numbers f32 elements, and
-// count arrivals, counters u32 elements. It returns absent ones where numbers is 0.
+// shared returns the buffers in which the threadgroups of a product leave sums for each other, numbers f32 elements,
+// and count arrivals, counters u32 elements. It returns absent ones where numbers is 0.
 func (b *binder) shared(numbers, counters int) (partial, arrivals operand) {
 	if numbers == 0 {
 		return operand{}, operand{}

@@ -124,9 +124,9 @@ func tilesOf(list [][5]int) []Tile {
 	return out
 }
 
-// Shared returns the sizes in elements of Partial, f32, in which threadgroups leave sums for each other, and of Arrivals,
-// u32, which count these threadgroups. They suffice for each of the tiles with up to tokens vectors, and are 0 if no tile
-// needs them.
+// Shared returns the sizes in elements of Partial, f32, in which threadgroups leave sums for each other, and of
+// Arrivals, u32, which count these threadgroups. They suffice for each of the tiles with up to tokens vectors, and are
+// 0 if no tile needs them.
 func (m MatMul) Shared(tiles []Tile, tokens int) (partial, arrivals int) {
 	return m.shared(tiles, 1, m.N, tokens)
 }
@@ -152,9 +152,9 @@ func (m Matrices) shared(tiles []Tile, planes, n, tokens int) (partial, arrivals
 }
 
 // Launch is the dispatch for up to tokens vectors. It takes MatMulArguments: X [T, K] in bf16, or f32 where Exact, as
-// Prepare makes it, Extra f32 [T, N] or [N], and Y [T, N] in f32, or bf16 with Half. If threadgroups leave sums for each
-// other, it also takes Partial, which no other kernel reads, and Arrivals, which are zeros before and after; Shared
-// returns their sizes.
+// Prepare makes it, Extra f32 [T, N] or [N], and Y [T, N] in f32, or bf16 with Half. If threadgroups leave sums for
+// each other, it also takes Partial, which no other kernel reads, and Arrivals, which are zeros before and after;
+// Shared returns their sizes.
 func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
 	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }

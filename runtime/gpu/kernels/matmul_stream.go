@@ -66,8 +66,8 @@ func (m Matrices) streamTiles(machine Machine, planes, n, rows int) (out []Tile)
 	return out
 }
 
-// streamShared returns the sizes in elements of Partial and of Arrivals of a streamed tile for up to tokens vectors and n
-// rows of weights. Both are 0 unless threadgroups share columns.
+// streamShared returns the sizes in elements of Partial and of Arrivals of a streamed tile for up to tokens vectors and
+// n rows of weights. Both are 0 unless threadgroups share columns.
 func (t Tile) streamShared(tokens, n int) (partial, arrivals int) {
 	if t.split() == 1 {
 		return 0, 0

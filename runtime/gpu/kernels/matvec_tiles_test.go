@@ -10,8 +10,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
 )
 
-// TestMatVecTiles: tiles give the products of 2 to 64 vectors in fp32, also of weights whose rows are no whole tiles and
-// columns that simdgroups do not share evenly.
+// TestMatVecTiles: tiles give the products of 2 to 64 vectors in fp32, also of weights whose rows are no whole tiles
+// and columns that simdgroups do not share evenly.
 func TestMatVecTiles(t *testing.T) {
 	t.Parallel()
 	eight, symmetric := kernels.Format{Bits: 8, Group: 64}, kernels.Format{Bits: 4, Group: 64, Symmetric: true}

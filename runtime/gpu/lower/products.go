@@ -102,9 +102,9 @@ func markSmall(list []*product) {
 	}
 }
 
-// markTiled marks those of the products of the same rows whose weights have a format as small if one kernel computes
-// them by tiles: the router and the gate of a shared expert, for example. For more than a few rows they would be
-// kernels of their own, each with hardly enough threadgroups to begin with.
+// markTiled looks among products of the same rows of x at those whose weights have format f. If one kernel can compute
+// all of these by tiles, it sets their field small. The router and the gate of a shared expert are an example. As
+// kernels of their own they would have so few threadgroups that most of the GPU had no work.
 func (g *graph) markTiled(list []*product, f kernels.Format) {
 	of := sameFormat(list, f)
 	if !areSmall(of) {

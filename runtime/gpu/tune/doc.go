@@ -36,8 +36,9 @@
 //   - A choice is stored in a file whose name is the hash of what it depends on: the device and its driver, the whole
 //     source of the default kernel with its definitions (and so its shape), and the form of the measurement. The
 //     process that writes the file first decides for others too.
-//   - A choice stands if everything that the search wanted to try was measured, or if the time cut the search short for
-//     the third time. Until then another start goes on from it, behind products without a choice.
+//   - A stored choice is final if its search ended by itself, or if searches of this product ran out of time at three
+//     starts of the program. Before that, the next start of the program searches again, beginning with the stored
+//     choice, after it has searched for the products that have none.
 //   - Nothing here is an error for the caller. A variant that does not compile or run is left out. A product that
 //     cannot be measured gets the default. A choice that cannot be stored is measured again at the next start, with a
 //     note.
