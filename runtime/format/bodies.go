@@ -168,11 +168,11 @@ func (c *xmlCaller) text(s string) (name, arguments string) {
 	c.rest += s
 	if c.name == "" {
 		head, ok := cutToken(c.rest, "<function=")
-		end := strings.IndexByte(head, '>')
-		if !ok || end < 1 {
+		called, rest, whole := strings.Cut(head, ">")
+		if called = strings.TrimSpace(called); !ok || !whole || called == "" {
 			return "", ""
 		}
-		c.name, c.rest = strings.TrimSpace(head[:end]), head[end+1:]
+		c.name, c.rest = called, rest
 		name, arguments = c.name, "{"
 	}
 	for !c.done {
@@ -305,10 +305,12 @@ func (c *bareCaller) text(s string) (name, arguments string) {
 		c.head += s
 		rest, ok := cutToken(c.head, "call:")
 		end := strings.IndexByte(rest, '{')
-		if !ok || end < 1 {
+		if !ok || end < 0 {
 			return "", ""
 		}
-		c.name = strings.TrimSpace(rest[:end])
+		if c.name = strings.TrimSpace(rest[:end]); c.name == "" {
+			return "", ""
+		}
 		name, s = c.name, rest[end:]
 	}
 	for i := 0; i < len(s) && !c.done; i++ {

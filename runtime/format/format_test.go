@@ -166,6 +166,12 @@ func TestCalls(t *testing.T) {
 		{"cut", qwen, "<tool_call>\n<function=weather>\n<parameter=city>\nBern\n</parameter>\n", result{
 			names: []string{"weather"}, arguments: []string{`{"city": "Bern"}`}}},
 		{"no call", qwen, "<tool_call>\nnothing\n</tool_call>", result{text: "\nnothing\n"}},
+		{"no name", qwen, "<tool_call>\n<function= \n>\n</function>\n</tool_call>",
+			result{text: "\n<function= \n>\n</function>\n"}},
+		{"gemma, no name", gemma, `<|tool_call>call: {city:<|"|>Bern<|"|>}<tool_call|>`,
+			result{text: `call: {city:<|"|>Bern<|"|>}`}},
+		{"json, no name", hermes, `<tool_call>{"name": "", "arguments": {}}</tool_call>`,
+			result{text: `{"name": "", "arguments": {}}`}},
 		{"json", hermes, "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"a}{\\\"\"}}\n</tool_call>",
 			result{
 				names: []string{"weather"}, arguments: []string{`{"city": "a}{\""}`}}},

@@ -23,6 +23,7 @@ func FuzzParser(f *testing.F) {
 		k, x := find(f)
 		models = append(models, model{k, x})
 		for _, text := range []string{"why?</think>so.", "<|channel>thought\nwhy?<channel|>so.", "plain",
+			"<tool_call><function= ></tool_call>", "<|tool_call>call: {}<tool_call|>",
 			"<tool_call>\n<function=weather>\n<parameter=city>\nBern\n</parameter>\n</function>\n</tool_call>",
 			`<tool_call>{"name": "weather", "arguments": {"city": "a}{\""}}</tool_call>`,
 			`<|tool_call>call:weather{city:<|"|>a<|"|>,b:[1,{c:2}]}<tool_call|>`} {

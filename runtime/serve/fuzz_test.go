@@ -16,7 +16,8 @@ import (
 func FuzzAnswers(f *testing.F) {
 	for _, answer := range []string{"Good day.", "why?\n</think>\n\nso.", weatherCall,
 		"I ask.\n\n" + weatherCall + "\n" + weatherCall,
-		"<tool_call>\n<function=weather>\n<parameter=city>\n", "<tool_call></tool_call>", "a🙂b\xff",
+		"<tool_call>\n<function=weather>\n<parameter=city>\n", "<tool_call></tool_call>",
+		"<tool_call><function= ></function></tool_call>", "a🙂b\xff",
 		"<think><think></think>", ""} {
 		f.Add(answer, "", false)
 		f.Add(answer, "o", true)
