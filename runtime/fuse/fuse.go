@@ -3,6 +3,7 @@ package fuse
 import (
 	"fmt"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/ragged"
@@ -107,15 +108,25 @@ func run(m *ir.Module, o Options, c passes.Control) (*ir.Module, error) {
 	return m, nil
 }
 
-// Entries fuses each entry of a module by itself, the main one first. They share constants and buffers.
+// Entries fuses each entry of a module by itself, the main one first. They share constants and buffers. Entries are
+// fused at the same time, unless c.After or c.Tidy is called in between.
 func Entries(m *ir.Module, c passes.Control) ([]*ir.Module, error) {
-	var out []*ir.Module
-	for _, f := range m.Entries() {
-		fused, err := Run(m.Only(f), c)
+	entries := m.Entries()
+	out, failed := make([]*ir.Module, len(entries)), make([]error, len(entries))
+	var all fault.Group
+	for i, f := range entries {
+		fuse := func() { out[i], failed[i] = Run(m.Only(f), c) }
+		if c.After != nil || c.Tidy != nil {
+			fuse()
+		} else {
+			all.Go(fuse)
+		}
+	}
+	all.Wait()
+	for _, err := range failed {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, fused)
 	}
 	return out, nil
 }
