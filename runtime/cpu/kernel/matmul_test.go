@@ -13,34 +13,79 @@ import (
 // path the activations are those that quantizeGeneric gives.
 func product(w *Matrix, path Path, x []float32, vectors int) (y, size []float64) {
 	y, size = make([]float64, vectors*w.Rows), make([]float64, vectors*w.Rows)
-	row := make([]float32, w.Cols)
-	for i := range vectors {
-		v := make([]float64, w.Cols)
-		for k := range v {
-			v[k] = float64(x[i*w.Cols+k])
-		}
+	v := make([][]float64, vectors)
+	for i := range v {
 		if path == Integer && w.Layout(path).Format.Quantized() {
-			v = rounded(x[i*w.Cols:][:w.Cols], w.Group)
+			v[i] = rounded(x[i*w.Cols:][:w.Cols], w.Group)
+			continue
 		}
-		for r := range w.Rows {
-			at := i*w.Rows + r
-			add := func(term float64) { y[at] += term; size[at] += math.Abs(term) }
-			if w.Format.Quantized() {
-				for k := range w.Cols {
-					scale, bias := w.scale(r, k/w.Group)
-					add(v[k] * float64(scale) * float64(w.code(r, k)))
-					add(v[k] * float64(bias))
-				}
-				continue
-			}
-			w.Row(row, r)
-			for k := range w.Cols {
-				add(v[k] * float64(row[k]))
-				if w.Format == MXFP4 { // made a code and a bias of the same size at most
-					size[at] += 12 * math.Abs(v[k]) * float64(e8m0Values[w.Scales[r*w.groups()+k/32]])
-				}
-			}
+		v[i] = make([]float64, w.Cols)
+		for k := range v[i] {
+			v[i][k] = float64(x[i*w.Cols+k])
 		}
+	}
+	for r := range w.Rows {
+		row := decode(w, r)
+		for i := range v {
+			y[i*w.Rows+r], size[i*w.Rows+r] = row.dot(v[i])
+		}
+	}
+	return y, size
+}
+
+// decoded is a row of a matrix. Element k is code[k], or scale[g]·code[k] + bias[g] in group g of group elements. more[k]
+// is what else counts for the magnitude of its product.
+type decoded struct {
+	code, scale, bias, more []float64
+	group                   int
+}
+
+// decode reads row r of a matrix, once for all vectors.
+func decode(w *Matrix, r int) decoded {
+	d := decoded{code: make([]float64, w.Cols), group: w.Group}
+	if w.Format.Quantized() {
+		for k := range d.code {
+			d.code[k] = float64(w.code(r, k))
+		}
+		for g := range w.groups() {
+			scale, bias := w.scale(r, g)
+			d.scale, d.bias = append(d.scale, float64(scale)), append(d.bias, float64(bias))
+		}
+		return d
+	}
+	row := make([]float32, w.Cols)
+	w.Row(row, r)
+	for k, c := range row {
+		d.code[k] = float64(c)
+	}
+	if w.Format == MXFP4 { // made a code and a bias of the same size at most
+		d.more = make([]float64, w.Cols)
+		for k := range d.more {
+			d.more[k] = 12 * float64(e8m0Values[w.Scales[r*w.groups()+k/32]])
+		}
+	}
+	return d
+}
+
+// dot returns the product of a row and a vector, and the sum of the magnitudes of its terms.
+func (d decoded) dot(v []float64) (y, size float64) {
+	for g, scale := range d.scale {
+		bias, at := d.bias[g], g*d.group
+		for k, c := range d.code[at : at+d.group] {
+			x := v[at+k]
+			scaled, biased := x*scale*c, x*bias
+			y = y + scaled + biased
+			size = size + math.Abs(scaled) + math.Abs(biased)
+		}
+	}
+	if d.scale == nil {
+		for k, c := range d.code {
+			y += v[k] * c
+			size += math.Abs(v[k] * c)
+		}
+	}
+	for k, m := range d.more {
+		size += math.Abs(v[k]) * m
 	}
 	return y, size
 }
