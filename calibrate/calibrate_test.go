@@ -105,9 +105,13 @@ func TestSameBytes(t *testing.T) {
 	const name = "qwen35moe-chat"
 	text, held := windows(t, name)
 	text = text[:4]
+	method := quantize.Learned
+	if testing.Short() {
+		method = quantize.GPTQ
+	}
 	m := prepared(t, name)
 	run := func(dir string, jobs int, o calibrate.Options) error {
-		o.Windows, o.Recipe, o.Dir, o.Identity, o.Jobs = text, scheme(quantize.Learned), dir, "one", jobs
+		o.Windows, o.Recipe, o.Dir, o.Identity, o.Jobs = text, scheme(method), dir, "one", jobs
 		r, err := calibrate.Run(context.Background(), m, o)
 		if err == nil {
 			require.NoError(t, r.Close())
@@ -123,7 +127,7 @@ func TestSameBytes(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	solved := 0
-	_, err := calibrate.Run(ctx, m, calibrate.Options{Windows: text, Recipe: scheme(quantize.Learned),
+	_, err := calibrate.Run(ctx, m, calibrate.Options{Windows: text, Recipe: scheme(method),
 		Dir: cut, Identity: "one",
 		Progress: func(done, total int, _ string) {
 			if solved++; 2*done > total {
@@ -148,7 +152,7 @@ func TestSameBytes(t *testing.T) {
 	}
 
 	r, err := calibrate.Run(context.Background(), m,
-		calibrate.Options{Windows: text[1:], Recipe: scheme(quantize.Learned), Dir: cut, Identity: "other"})
+		calibrate.Options{Windows: text[1:], Recipe: scheme(method), Dir: cut, Identity: "other"})
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
 	require.NotEqual(t, want, stored(t, cut), "what is there of another text is not taken")

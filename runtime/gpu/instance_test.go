@@ -59,7 +59,11 @@ func TestSchedules(t *testing.T) {
 	emulated(t)
 	m := fusetest.Load(t, "etc-qwen35moe-chat-portable")
 	var want []*eval.Tensor
-	for schedule := range uint32(3) {
+	schedules := uint32(3)
+	if testing.Short() {
+		schedules = 2
+	}
+	for schedule := range schedules {
 		e := gpu.Engine{Device: "emulator",
 			Open: func() (device.Device, error) { return emulator.Open(emulator.Options{Schedule: schedule}) }}
 		x := compile(t, e, m, engine.Options{Precision: eval.Mixed})

@@ -28,6 +28,9 @@ func TestPacked(t *testing.T) {
 	m := streamedModule(t, random, strings.ReplaceAll(quantizedLayer, "[1, 4]", "[1, 128]"), "q 80 256", "k 48 256",
 		"gate 512 256", "up 512 256", "down 256 512", "out 72 256")
 	for rows, packed := range map[int]bool{2: false, 16: false, 20: true, 40: true, 100: true} {
+		if testing.Short() && rows != 16 && rows != 20 {
+			continue // the emulator compiles kernels for each number of rows
+		}
 		run := runPacked(t, m, emulator.Options{Cores: 8, Groups: true, Lanes: true, TransferMemory: 200 << 10})
 		compiled := run(random.tensor(t, 1, rows, 32))
 		require.Equal(t, packed, compiled["matmul_packed"] > 0, "%d rows: kernels %v", rows, compiled)
@@ -69,6 +72,9 @@ func TestExpertsOnce(t *testing.T) {
 	m := streamedModule(t, random, strings.ReplaceAll(text, "[1, 256]", "[1, 128]"), "gate 8,256 256", "up 8,256 256",
 		"down 8,256 256", "gate1 256 256", "up1 256 256", "down1 256 256")
 	for rows, once := range map[int]bool{2: false, 5: true, 8: true, 12: false} {
+		if testing.Short() && rows != 5 && rows != 12 {
+			continue
+		}
 		run := runPacked(t, m, emulator.Options{Cores: 8, Lanes: true, TransferMemory: 200 << 10})
 		compiled := run(random.tensor(t, 1, rows, 32))
 		require.Equal(t, once, compiled["experts_once"] > 0, "%d rows: kernels %v", rows, compiled)
@@ -135,6 +141,9 @@ func TestRowsInLanes(t *testing.T) {
 		"%z: f32[1,s0,72], %y: f32[1,s0,256]").Replace(sandwich), "square 256 256", "gate 4352 256", "up 4352 256",
 		"down 256 4352", "out 72 256")
 	for _, rows := range []int{2, 8, 12} {
+		if testing.Short() && rows != 8 {
+			continue
+		}
 		run := runPacked(t, m, emulator.Options{Cores: 8, Lanes: true, TransferMemory: 200 << 10})
 		compiled := run(random.tensor(t, 1, rows, 32))
 		require.Positive(t, compiled["norm, lanes"], "%d rows: kernels %v", rows, compiled)
@@ -155,6 +164,9 @@ func TestRowsPacked(t *testing.T) {
 		"%z: f32[1,s0,72], %y: f32[1,s0,256]").Replace(sandwich), "square 256 256", "gate 512 256", "up 512 256",
 		"down 256 512", "out 72 256")
 	for _, rows := range []int{20, 40, 100} {
+		if testing.Short() && rows != 20 {
+			continue
+		}
 		run := runPacked(t, m, emulator.Options{Cores: 8, Groups: true, Lanes: true, TransferMemory: 200 << 10})
 		compiled := run(random.tensor(t, 1, rows, 32))
 		require.Positive(t, compiled["norm, packed"], "%d rows: kernels %v", rows, compiled)
