@@ -104,12 +104,7 @@ func (b *booked) answer() []Token {
 }
 
 func (s *Stream) stops(token int) bool {
-	for _, t := range s.request.Stop {
-		if t == token {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.request.Stop, token)
 }
 
 // add appends a token to the answer.

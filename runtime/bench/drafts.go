@@ -177,32 +177,25 @@ func (m *draftMeasure) plain(ctx context.Context) (seconds float64, err error) {
 		return 0, err
 	}
 	f.Tokens, f.Next = []int32{out[0][0].Token}, nil
-	start := m.o.Now()
-	if _, err := m.pool.Feed(ctx, f); err != nil {
+	seconds, err = m.timed(func() error {
+		_, err := m.pool.Feed(ctx, f)
+		return err
+	})
+	if err != nil {
 		return 0, err
 	}
-	seconds = m.o.Now().Sub(start).Seconds()
 	return seconds, m.alone.Rollback(1)
+}
+
+// timed calls f and returns how long that took.
+func (m *draftMeasure) timed(f func() error) (seconds float64, err error) {
+	start := m.o.Now()
+	err = f()
+	return m.o.Now().Sub(start).Seconds(), err
 }
 
 // round measures a call of one row, and a round with k drafts. All drafts are rolled back.
 func (m *draftMeasure) round(ctx context.Context, k int) (draft, verify, plain float64, err error) {
-	timed := func(f func() error) (float64, error) {
-		start := m.o.Now()
-		err := f()
-		return m.o.Now().Sub(start).Seconds(), err
-	}
-	row := batch.Row{Draw: &batch.Draw{TopP: 1}, Hidden: true}
-	feed := func(rows int) error {
-		f := batch.Feed{Sequence: m.s, Tokens: m.tokens[:rows], Exact: true}
-		for range rows {
-			f.Rows = append(f.Rows, row)
-		}
-		if _, err := m.pool.Feed(ctx, f); err != nil {
-			return err
-		}
-		return m.s.Rollback(rows)
-	}
 	if plain, err = m.plain(ctx); err != nil {
 		return 0, 0, 0, err
 	}
@@ -211,7 +204,7 @@ func (m *draftMeasure) round(ctx context.Context, k int) (draft, verify, plain f
 		for i := range draws {
 			draws[i].TopP = 1
 		}
-		draft, err = timed(func() error {
+		draft, err = m.timed(func() error {
 			_, err := m.s.Draft(ctx, m.tokens[0], m.hidden, draws...)
 			return err
 		})
@@ -219,6 +212,15 @@ func (m *draftMeasure) round(ctx context.Context, k int) (draft, verify, plain f
 			return 0, 0, 0, err
 		}
 	}
-	verify, err = timed(func() error { return feed(k + 1) })
+	f := batch.Feed{Sequence: m.s, Tokens: m.tokens[:k+1], Exact: true}
+	for range f.Tokens {
+		f.Rows = append(f.Rows, batch.Row{Draw: &batch.Draw{TopP: 1}, Hidden: true})
+	}
+	verify, err = m.timed(func() error {
+		if _, err := m.pool.Feed(ctx, f); err != nil {
+			return err
+		}
+		return m.s.Rollback(k + 1)
+	})
 	return draft, verify, plain, err
 }

@@ -33,8 +33,8 @@ func product(w *Matrix, path Path, x []float32, vectors int) (y, size []float64)
 	return y, size
 }
 
-// decoded is a row of a matrix. Element k is code[k], or scale[g]·code[k] + bias[g] in group g of group elements. more[k]
-// is what else counts for the magnitude of its product.
+// decoded is a row of a matrix. Element k is code[k], or scale[g]·code[k] + bias[g] in group g of group elements.
+// more[k] is what else counts for the magnitude of its product.
 type decoded struct {
 	code, scale, bias, more []float64
 	group                   int

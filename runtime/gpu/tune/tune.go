@@ -245,7 +245,7 @@ func (t *Tuner) keep(s *search) (int, error) {
 	}
 	e := entry{
 		device: t.store.device, first: s.key(), choice: s.Launches[s.best].Key(), tried: s.tried(),
-		firstTime: s.variants[0].time / each, time: s.variants[s.best].time / each,
+		firstTime: first.time / each, time: s.variants[s.best].time / each,
 	}
 	if s.cut {
 		e.cut = s.stored.cut + 1

@@ -10,19 +10,23 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
+// mostVariants returns how many variants of a case the tests run.
+func mostVariants() int {
+	if testing.Short() {
+		return 2
+	}
+	return 4
+}
+
 // TestBench runs some cases at small dims on the emulator.
 func TestBench(t *testing.T) {
 	d, err := emulator.Open(emulator.Options{Cache: t.TempDir()})
 	if err != nil {
 		t.Skip(err)
 	}
-	most := 4 // variants of a case
-	if testing.Short() {
-		most = 2
-	}
 	var out strings.Builder
 	require.NoError(t, bench(&out, d, cases(64),
-		options{run: "^(qwen (lm_head|delta in|delta in, conv|out of heads|router|experts down|experts up, chosen, one shared|experts down, one shared|top-k|experts up by 16 of 16|experts sort of 16)$|dequantize)", top: most, dispatches: 2, repeat: 1, rotate: 1 << 16}))
+		options{run: "^(qwen (lm_head|delta in|delta in, conv|out of heads|router|experts down|experts up, chosen, one shared|experts down, one shared|top-k|experts up by 16 of 16|experts sort of 16)$|dequantize)", top: mostVariants(), dispatches: 2, repeat: 1, rotate: 1 << 16}))
 	for _, name := range []string{"qwen lm_head (", "qwen delta in (", "qwen delta in, conv (", "qwen out of heads (",
 		"qwen experts down (", "dequantize gemma gate ("} {
 		require.Contains(t, out.String(), name)
