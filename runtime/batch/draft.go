@@ -3,7 +3,6 @@ package batch
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -157,11 +156,11 @@ func (s *Stream) rowsBehind(drafts []int32, samples bool) []Row {
 	return rows
 }
 
-// pause returns how many calls, from this one on, will have no drafts. Drafts that are proposed for one of them
-// nevertheless are made later. So calls without drafts can begin ahead, and need not give hidden states.
-func (d *drafts) pause(call *schedule.Call, streams map[schedule.ID]*Stream) int {
+// pauses reports whether neither this call nor the next one will have drafts. Drafts that are proposed for the next one
+// nevertheless are made later. So it can begin ahead, and this call need not give hidden states.
+func (d *drafts) pauses(call *schedule.Call, streams map[schedule.ID]*Stream) bool {
 	if d == nil {
-		return math.MaxInt
+		return true
 	}
 	may, matches := false, false
 	for _, e := range call.Entries {
@@ -172,19 +171,19 @@ func (d *drafts) pause(call *schedule.Call, streams map[schedule.ID]*Stream) int
 	}
 	switch {
 	case !may:
-		return math.MaxInt
+		return true
 	case d.Fixed:
-		return 0
+		return false
 	case d.drafter == nil && !matches: // nothing follows from the text now, and little will after one token more
-		return math.MaxInt
+		return true
 	}
-	return d.shared.Pause()
+	return d.shared.Pause() >= 2
 }
 
 // askForHidden has rows give their hidden states where the call after them may have drafts. They cost nothing to speak
 // of, unless the call could begin ahead without them.
-func (r *Runner) askForHidden(rows []Row, pause int) {
-	if r.drafts == nil || r.drafts.drafter == nil || pause >= 2 && r.pipelines() {
+func (r *Runner) askForHidden(rows []Row, pauses bool) {
+	if r.drafts == nil || r.drafts.drafter == nil || pauses && r.pipelines() {
 		return
 	}
 	for i := range rows {
@@ -194,8 +193,8 @@ func (r *Runner) askForHidden(rows []Row, pause int) {
 
 // isTypical reports whether the time of a call that did not begin ahead says what others of its kind take. One without
 // drafts takes longer than those that begin ahead, unless these cannot.
-func (r *Runner) isTypical(call *schedule.Call, rows []Row, pause int) bool {
-	return hasDrafts(call) || !r.pipelines() || !areTokens(rows) || pause >= 2 && r.foreseen == nil
+func (r *Runner) isTypical(call *schedule.Call, rows []Row, pauses bool) bool {
+	return hasDrafts(call) || !r.pipelines() || !areTokens(rows) || pauses && r.foreseen == nil
 }
 
 // hasDrafts reports whether a call verifies drafts.

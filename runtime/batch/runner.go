@@ -366,18 +366,18 @@ func (r *Runner) run(call *schedule.Call) {
 	start := time.Now()
 	ctx, done := r.begin(call)
 	err := r.draft(ctx, call)
-	pause := r.drafts.pause(call, r.streams)
+	pauses := r.drafts.pauses(call, r.streams)
 	var rows []Row
 	ahead := r.foreseen != nil && r.foreseen.Call == call
 	if ahead {
 		rows = r.foreseen.Rows
 	} else {
 		rows = r.rows(call, start, &masks, masked)
-		r.askForHidden(rows, pause)
+		r.askForHidden(rows, pauses)
 	}
 	var outs []Output
 	if err == nil {
-		if r.foreseen = nil; pause >= 2 {
+		if r.foreseen = nil; pauses {
 			r.foreseen = r.foresee(call, rows)
 		}
 		outs, err = r.execute(ctx, call, rows)
@@ -391,7 +391,7 @@ func (r *Runner) run(call *schedule.Call) {
 		r.ended(r.sched.Fail(), err)
 	} else {
 		took := time.Duration(0)
-		if ahead || r.isTypical(call, rows, pause) {
+		if ahead || r.isTypical(call, rows, pauses) {
 			took = time.Since(start)
 		}
 		r.book(call, outs, masked, took)
