@@ -156,8 +156,9 @@ func (s *Stream) rowsBehind(drafts []int32, samples bool) []Row {
 	return rows
 }
 
-// pauses reports whether neither this call nor the next one will have drafts. Drafts that are proposed for the next one
-// nevertheless are made later. So it can begin ahead, and this call need not give hidden states.
+// pauses reports whether this call and the next one go without drafts. Then the next call can begin ahead. It starts no
+// draft, so this call need not give hidden states. If drafts become worthwhile meanwhile, the call after the next one
+// is the first to have some.
 func (d *drafts) pauses(call *schedule.Call, streams map[schedule.ID]*Stream) bool {
 	if d == nil {
 		return true
@@ -191,8 +192,10 @@ func (r *Runner) askForHidden(rows []Row, pauses bool) {
 	}
 }
 
-// isTypical reports whether the time of a call that did not begin ahead says what others of its kind take. One without
-// drafts takes longer than those that begin ahead, unless these cannot.
+// isTypical reports whether the time of a call that did not begin ahead is a measure of other calls with as many rows and
+// drafts. A call with drafts never begins ahead, so its time is one. A call without drafts takes longer than those that
+// begin ahead. Its time is a measure only where calls with such rows cannot begin ahead, or where the next one could
+// but nothing was foreseen.
 func (r *Runner) isTypical(call *schedule.Call, rows []Row, pauses bool) bool {
 	return hasDrafts(call) || !r.pipelines() || !areTokens(rows) || pauses && r.foreseen == nil
 }
