@@ -55,6 +55,9 @@ type AttentionStepAttrs struct {
 	Window              int
 	// Early says that no operation before this one writes the caches.
 	Early bool
+	// Prepared and Packed are as in AttentionAttrs. Only rows_attention_step has them.
+	Prepared bool
+	Packed   int
 }
 
 func (a *AttentionStepAttrs) write() *RopeWriteAttrs {
@@ -256,7 +259,7 @@ func expandAttentionStep(b *Builder, op *Op) []*Value {
 	return []*Value{gated(b, y, op.Input("gate"))}
 }
 
-// expandRowsAttentionStep gives rope_rows_write of the only row of a call, then attention of q over the blocks.
+// expandRowsAttentionStep gives rope_rows_write, then attention of q over the blocks.
 func expandRowsAttentionStep(b *Builder, op *Op) []*Value {
 	attrs := Attrs[AttentionStepAttrs](op)
 	q := ropeRowsWrite(b, op, attrs.write())

@@ -3,6 +3,7 @@ package gpu
 import (
 	"slices"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/lower"
 )
@@ -57,7 +58,7 @@ func bindAttentionStep(b *binder) bool {
 	return false
 }
 
-// bindRowsAttentionStep is bindAttentionStep for the only row of a call of several sequences, over blocks: one kernel.
+// bindRowsAttentionStep is bindAttentionStep for the few rows of a call of several sequences, over blocks: one kernel.
 // It is not tuned, since a measurement has no tables.
 func bindRowsAttentionStep(b *binder) bool {
 	k, ok := lower.AttentionStep(b.Op, b.view, b.cacheType())
@@ -70,20 +71,34 @@ func bindRowsAttentionStep(b *binder) bool {
 	}
 	t, tunings := b.blockTables(r.keys.shape, k.Window), lower.StepTunings(k, b.x.exe.machine.Target)
 	gate, ok := b.gate()
-	if t == nil || t.rows != 1 || !ok {
+	if t == nil || t.rows != k.Rows || !ok {
 		return false
+	}
+	if k.Rows > 1 {
+		b.checkRuns()
 	}
 	for _, k.Step = range tunings[:min(len(tunings), maxRefused)] {
 		one, _, blocks, err := k.Launches()
 		if one, err = b.allowed(one, err); err != nil {
 			continue
 		}
-		out := b.result(0, nil)
-		part, ml := b.scratch(4*k.Heads*blocks*k.D), b.scratch(8*k.Heads*blocks)
-		return out != nil && b.launch("attention", one, nil, kernels.AttentionStepArguments[operand]{Q: bytesOf(r.q),
+		var strides []int
+		if b.Op.Input("gate") == nil {
+			strides = tokenMajor(k.Heads, k.Rows, k.D)
+		}
+		out := b.result(0, strides)
+		if out == nil {
+			return false
+		}
+		if attrs := ir.Attrs[ir.AttentionStepAttrs](b.Op); attrs.Prepared {
+			out.round(attrs.Packed)
+		}
+		heads := k.Rows * k.Heads
+		part, ml := b.scratch(4*heads*blocks*k.D), b.scratch(8*heads*blocks)
+		return b.launch("attention", one, nil, kernels.AttentionStepArguments[operand]{Q: bytesOf(r.q),
 			K: bytesOf(r.k), V: bytesOf(r.v), QWeight: r.qWeight, KWeight: r.kWeight, Angles: bytesOf(r.angles),
 			Keys: whole(r.keys.slot), Values: whole(r.values.slot), Part: whole(part), ML: whole(ml), Gate: gate,
-			Out: bytesOf(out), Arrivals: whole(b.arrivals(k.Heads)), Positions: t.positions,
+			Out: bytesOf(out), Arrivals: whole(b.arrivals(heads)), Positions: t.positions,
 			Sequences: t.sequences, Blocks: t.blocks, Step: t.step})
 	}
 	return false

@@ -131,6 +131,31 @@ func (c *tableCheck) check() error {
 	return nil
 }
 
+// checkRuns adds a check for every call: the rows of a sequence lie one after another, in the order of their positions,
+// and no position between them is missing. The kernel that writes and attends at once relies on it.
+func (b *binder) checkRuns() {
+	_, positions := b.rowTable("positions")
+	_, sequences := b.rowTable("sequences")
+	key := tableCheck{positions: positions, sequences: sequences}
+	if b.checked[key] {
+		return
+	}
+	b.checked[key] = true
+	sequences.need()
+	b.check(positions, func() error {
+		at, of := positions.content.Tensor.I, sequences.content.Tensor.I
+		for r, p := range at {
+			for before := range r {
+				if p >= 0 && at[before] >= 0 && of[before] == of[r] && p-at[before] != int64(r-before) {
+					return fmt.Errorf("rows %d and %d are at positions %d and %d of sequence %d, want rows of a sequence "+
+						"one after another", before, r, at[before], p, of[r])
+				}
+			}
+		}
+		return nil
+	})
+}
+
 // bindRopeRowAngles computes the angles of rows that have a position each.
 func bindRopeRowAngles(b *binder) bool {
 	attrs := ir.Attrs[ir.RopeAnglesAttrs](b.Op)

@@ -80,9 +80,12 @@ func (c blockCall) inputs(t *testing.T, random normal) []eval.Value {
 		{Tensor: eval.Ints(ir.I32, []int{len(c.wanted)}, c.wanted)}}
 }
 
-func blocksModule(t *testing.T) (*ir.Module, normal) {
+func blocksModule(t *testing.T) (*ir.Module, normal) { return moduleOf(t, inBlocks) }
+
+// moduleOf parses a program like inBlocks, and fills its constants.
+func moduleOf(t *testing.T, text string) (*ir.Module, normal) {
 	t.Helper()
-	m, err := ir.Parse(inBlocks)
+	m, err := ir.Parse(text)
 	require.NoError(t, err)
 	random := normals(4)
 	random.fill(t, m, 0.125)
@@ -146,6 +149,24 @@ func TestBlocks(t *testing.T) {
 				require.ErrorContains(t, err, want)
 			}
 		})
+	}
+}
+
+// TestFewRowsInBlocks: rotation, writes and attention of two to four rows are one kernel, which gives what the
+// reference engine gives. It refuses rows of a sequence that do not follow each other.
+func TestFewRowsInBlocks(t *testing.T) {
+	t.Parallel()
+	m, random := moduleOf(t, strings.NewReplacer(
+		"return %11: f32[1,r,128], %12: f32[1,4,w,32], %13", "return %11: f32[1,r,128], %13",
+		"    %12 = take(x=%4, index=%wanted) {axis=2} : f32[1,4,w,32]\n", "").Replace(inBlocks))
+	o := engine.Options{Precision: eval.FP32, Threads: 1, Warn: func(text string) { t.Error(text) }}
+	x := compile(t, onDevice(t), m, o)
+	requireBlocks(t, compile(t, reference.Engine{}, m, o), x, random)
+	for _, c := range []blockCall{{[]int64{2, 1, 3}, []int64{0, 2, 0}, blockCalls[0].blocks, []int64{0}},
+		{[]int64{3, 2}, []int64{0, 0}, blockCalls[0].blocks, []int64{0}},
+		{[]int64{1, 3}, []int64{0, 0}, blockCalls[0].blocks, []int64{0}}} {
+		_, err := x.Run(t.Context(), c.inputs(t, random))
+		require.ErrorContains(t, err, "of sequence 0, want rows of a sequence one after another")
 	}
 }
 

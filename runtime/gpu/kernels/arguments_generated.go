@@ -97,7 +97,7 @@ type AttentionStepArguments[T comparable] struct {
 	Part      T // float, written
 	ML        T // float2, written
 	Gate      T // float, optional: Out stands for it
-	Out       T // float, written, optional: Q stands for it
+	Out       T // ATT_OUT_T, written, optional: Q stands for it
 	Arrivals  T // uint, written, optional: Q stands for it
 	Positions T // int, optional: Q stands for it
 	Sequences T // int, optional: Q stands for it
@@ -124,7 +124,7 @@ var attentionStepSignature = Signature{Kernels: []string{"attention_step"}, Argu
 	{Name: "part", Type: "float", Written: true},
 	{Name: "ml", Type: "float2", Written: true},
 	{Name: "gate", Type: "float", Optional: true, Instead: 11},
-	{Name: "out", Type: "float", Written: true, Optional: true, Instead: 0},
+	{Name: "out", Type: "ATT_OUT_T", Written: true, Optional: true, Instead: 0},
 	{Name: "arrivals", Type: "uint", Written: true, Optional: true, Instead: 0},
 	{Name: "positions", Type: "int", Optional: true, Instead: 0},
 	{Name: "sequences", Type: "int", Optional: true, Instead: 0},

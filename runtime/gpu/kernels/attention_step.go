@@ -12,16 +12,30 @@ type AttentionStep struct {
 	Attention
 	// Rope describes the heads: how queries and keys are normalized and rotated, and where keys and values are
 	// written. Its head counts, head width, cache dtype and Slots must equal those of Attention. Its Ring must be
-	// chosen so that a position is written to the slot that Attention reads it from. With its Blocks the token is the
-	// only row of a call of several sequences, and the caches are blocks in pools; Slots is the number of positions of a
+	// chosen so that a position is written to the slot that Attention reads it from. With its Blocks the token is a row
+	// of a call of several sequences, and the caches are blocks in pools; Slots is the number of positions of a
 	// sequence's blocks. That form needs a tuning with Last.
 	Rope Rope
+	// Rows is the largest number of rows of a call, at most StepRows; 0 stands for one. More than one need Rope.Blocks.
+	// Rows of a sequence lie one after another, and their positions follow one another. A row gives the same bits as if
+	// it were the only row of a call.
+	Rows int
+	// Half says that the output is written in bf16, not in f32; Lanes that a row is in the order InLanes besides. Only
+	// calls of several sequences have them.
+	Half, Lanes bool
 	// Early says that no other kernel of the recorded sequence writes the caches. Then the kernel may read earlier
 	// positions before the kernels before it are done.
 	Early bool
 	// Step says how the work is divided. Zero fields are filled in.
 	Step StepTuning
 }
+
+// StepRows is the largest number of rows for which AttentionStep has a launch. Each row reads the keys and values of
+// its sequence on its own. So for many rows of one sequence BlockAttention, where they share reads, is better.
+const StepRows = 4
+
+// rows returns the largest number of rows of a call.
+func (a AttentionStep) rows() int { return max(a.Rows, 1) }
 
 // StepTuning says how AttentionStep divides the work.
 type StepTuning struct {
@@ -130,7 +144,7 @@ func (t StepTuning) check(a AttentionStep) error {
 		return fmt.Errorf("attention step tuned to %d buffers, %d simdgroups and %d blocks of %d positions, want 1 "+
 			"or 2, 1 to 32, and at least one of each", t.Buffers, t.Simdgroups, t.Blocks, t.Least)
 	}
-	if bytes := t.memory(a.D); bytes > metalMemory {
+	if bytes := t.memory(a.D, a.rows()); bytes > metalMemory {
 		return fmt.Errorf("attention step tuned to %d simdgroups needs %d bytes of threadgroup memory, there are %d",
 			t.Simdgroups, bytes, metalMemory)
 	}
@@ -154,9 +168,9 @@ func (t StepTuning) buffers(a AttentionStep, heads int) int {
 	return 1
 }
 
-// memory returns the threadgroup memory in bytes.
-func (t StepTuning) memory(d int) int {
-	shared := max((t.Heads+2)*d, min(t.Heads, max(1, 4096/(t.Simdgroups*d)))*t.Simdgroups*d)
+// memory returns the threadgroup memory in bytes for calls of up to rows rows.
+func (t StepTuning) memory(d, rows int) int {
+	shared := max((t.Heads+2*rows)*d, min(t.Heads, max(1, 4096/(t.Simdgroups*d)))*t.Simdgroups*d)
 	return 4*(shared+2*t.Simdgroups*t.Heads+1) + 64
 }
 
@@ -166,7 +180,8 @@ func (t StepTuning) memory(d int) int {
 // They take AttentionStepArguments and AttentionMergeArguments: QWeight and KWeight [D], which no kernel may write,
 // Angles of RopeAngles, Keys and Values [KVHeads, Slots, D], Part f32 [Heads, Blocks, D], ML f32 [Heads, Blocks, 2],
 // Out f32 [Heads, D], Arrivals u32 [Heads], zeros before and after. Without Last the first needs no Gate, Out and
-// Arrivals. With Rope.Blocks there are the tables of BlockAttention, of one row.
+// Arrivals. With Rope.Blocks there are the tables of BlockAttention, and Q, K, V, Gate, Angles, Part, ML, Out and
+// Arrivals have Rows rows; Out is bf16 with Half.
 func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	if err := a.check(); err != nil {
 		return one, merge, 0, err
@@ -202,13 +217,11 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 				"ATT_ROOM", t.Room, "ATT_SHORT", t.Short, "ATT_SHORT_BUFFERS", t.buffers(a, 1), "ATT_LAST", t.Last)...),
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, 1}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	if r.Blocks.Rows > 0 {
-		if !t.Last || a.Slots != r.Blocks.Rows*r.Blocks.Columns {
-			return one, merge, 0, fmt.Errorf(
-				"attention step over %d blocks of %d positions, want %d slots, not %d, and no second launch",
-				r.Blocks.Columns, r.Blocks.Rows, r.Blocks.Columns*r.Blocks.Rows, a.Slots)
+		if err := a.overBlocks(&one, t); err != nil {
+			return one, merge, 0, err
 		}
-		one.Defines = append(one.Defines, define("ATT_TABLE", true, "BLOCK_ROWS", r.Blocks.Rows, "BLOCK_COLUMNS",
-			r.Blocks.Columns)...)
+	} else if a.rows() > 1 || a.Half {
+		return one, merge, 0, fmt.Errorf("attention step of %d rows (bf16 %t), want one in f32, or blocks", a.rows(), a.Half)
 	}
 	if merge.Case = nil; t.Last {
 		one.Case = a.newCase
@@ -216,6 +229,32 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 		merge.Case = a.newCase
 	}
 	return one, merge, blocks, nil
+}
+
+// overBlocks makes a launch one over the blocks of Rope.
+func (a AttentionStep) overBlocks(one *Launch, t StepTuning) error {
+	r := a.Rope
+	if !t.Last || a.Slots != r.Blocks.Rows*r.Blocks.Columns {
+		return fmt.Errorf("attention step over %d blocks of %d positions, want %d slots, not %d, and no second launch",
+			r.Blocks.Columns, r.Blocks.Rows, r.Blocks.Columns*r.Blocks.Rows, a.Slots)
+	}
+	if a.rows() > StepRows || a.Lanes && (!a.Half || a.Heads*a.D%packedColumns != 0) {
+		return fmt.Errorf("attention step of %d rows of %d elements (bf16 %t, in the order of lanes %t), want at most %d "+
+			"rows, and for that order bf16 and a multiple of %d elements", a.rows(), a.Heads*a.D, a.Half, a.Lanes,
+			StepRows, packedColumns)
+	}
+	one.Defines = append(one.Defines, define("ATT_TABLE", true, "BLOCK_ROWS", r.Blocks.Rows, "BLOCK_COLUMNS",
+		r.Blocks.Columns)...)
+	if a.rows() > 1 {
+		q, k, v := r.Q.or(r.QHeads, r.D), r.K.or(r.KVHeads, r.D), r.V.or(r.KVHeads, r.D)
+		one.Defines = append(one.Defines, define("ATT_ROWS", a.rows(), "ATT_Q_TOKEN", q.Token, "ATT_K_TOKEN", k.Token,
+			"ATT_V_TOKEN", v.Token)...)
+		one.Groups[2] = a.rows()
+	}
+	if a.Half {
+		one.Defines = append(one.Defines, define("ATT_OUT_T", BF16.text(), "ATT_LANES", a.Lanes)...)
+	}
+	return nil
 }
 
 // Reference computes what the launches compute, for a token at position.
@@ -228,10 +267,10 @@ func (a AttentionStep) Reference(position int, q, k, v, qWeight, kWeight, angles
 // ReferenceInBlocks computes what the launch computes with Rope.Blocks, in caches of units units.
 func (a AttentionStep) ReferenceInBlocks(units int, positions, sequences, blocks []int32, q, k, v, qWeight, kWeight,
 	angles, keys, values, gate, out []float32) {
-	rotated := make([]float32, a.Heads*a.D)
+	rotated := make([]float32, len(positions)*a.Heads*a.D)
 	a.Rope.ReferenceInBlocks(units, positions, sequences, blocks, q, k, v, qWeight, kWeight, angles, rotated, keys,
 		values)
 	of := BlockAttention{Blocks: a.Rope.Blocks, D: a.D, Heads: a.Heads, KVHeads: a.KVHeads, Window: a.Window,
-		Scale: a.Scale, Gated: a.Gated, Gates: a.Gates}
+		Scale: a.Scale, Gated: a.Gated, Gates: a.Gates, Half: a.Half, Lanes: a.Lanes}
 	of.Reference(units, rotated, keys, values, positions, sequences, blocks, gate, out)
 }

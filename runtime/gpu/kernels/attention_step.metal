@@ -1,5 +1,6 @@
 #include "port.h"
 #include "attention.h"
+#include "lanes.h"
 // Attention of one token in one kernel. It normalizes and rotates the token's heads (as rope.metal does), writes its
 // key and value to the caches, attends to the positions in blocks, and merges the results of the blocks.
 //
@@ -7,8 +8,10 @@
 // last block also attends to the token itself: it has that key and value in threadgroup memory, rounded as the caches
 // store them.
 //
-// With ATT_TABLE the token is the only row of a call of several sequences, and the caches are blocks in pools; blocks.metal
-// describes them. This form needs ATT_LAST.
+// With ATT_TABLE the token is a row of a call of several sequences, and the caches are blocks in pools; blocks.metal
+// describes them. This form needs ATT_LAST. A call has up to ATT_ROWS rows, and each row has threadgroups of its own.
+// Threadgroups do not wait for each other. So if the rows before a row are of the same sequence, the threadgroups of this
+// row compute the keys and values of those rows again. A row gives the same bits as if it were the only row of a call.
 //
 // The kernel is short, and others wait for it. So what counts is the work after its wait: the number of reads that
 // depend on each other, and the number of instructions, each of which is fetched for the first time in every launch.
@@ -36,6 +39,16 @@
 #define BLOCK_ROWS 64       // positions of a block
 #define BLOCK_COLUMNS 1     // blocks that the table has for a sequence
 #endif
+#ifndef ATT_ROWS
+#define ATT_ROWS 1          // rows of a call at most; above 1 only with TABLE
+#define ATT_Q_TOKEN 64      // elements from one row to the next
+#define ATT_K_TOKEN 64
+#define ATT_V_TOKEN 64
+#endif
+#ifndef ATT_OUT_T
+#define ATT_OUT_T float
+#define ATT_LANES 0         // 1: out is bf16 in the order of lanes; a row has a multiple of 128 elements
+#endif
 #define PORT_WAITS
 #define ATT_THREADS (ATT_SIMDGROUPS * 32)
 #define ATT_STRIDE (ATT_SIMDGROUPS * ATT_TOKENS)  // keys of a threadgroup at a time
@@ -43,7 +56,7 @@
 #define ATT_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define ATT_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define ATT_TOGETHER(h) ATT_MIN(h, ATT_MAX(1, 4096 / (ATT_SIMDGROUPS * ATT_D)))  // of h heads, are summed up at a time
-#define ATT_SHARED ATT_MAX((ATT_H + 2) * ATT_D, ATT_TOGETHER(ATT_H) * ATT_SIMDGROUPS * ATT_D)
+#define ATT_SHARED ATT_MAX((ATT_H + 2 * ATT_ROWS) * ATT_D, ATT_TOGETHER(ATT_H) * ATT_SIMDGROUPS * ATT_D)
 #define ATT_AT_ONCE (ATT_THREADS * 4)  // elements that are summed up at once, four by a thread
 
 // Returns the cache slot of a position.
@@ -145,21 +158,30 @@ inline float4 att_result(float4 sum, float total, thread const float* g) {
   return sum;
 }
 
+// Writes four elements of a row of the result, from element e of the row on.
+inline void att_write(device float* out, uint e, float4 v) { *(device float4*)(out + e) = v; }
+inline void att_write(device bfloat* out, uint e, float4 v) {
+  UNROLL for (int j = 0; j < 4; j++) out[ATT_LANES ? lanes_place(int(e) + j) : int(e) + j] = bfloat(v[j]);
+}
+
 // Attends to a block of the token's positions for H heads from head0 on; with WHOLE, to all positions. sh_m and sh_l
 // [H][SIMDGROUPS] are the largest score of each simdgroup and the sum of its weights. table are the sequence's blocks, and
-// slots the rows of a head in a cache. The other parameters are the kernel's.
+// slots the rows of a head in a cache. The token is row t of the call. The keys and values of the positions from fresh on
+// are not in the caches yet: they are those of the last position - fresh + 1 rows up to row t. The other parameters are
+// the kernel's.
 template <int H, bool WHOLE>
 inline void att_step(device const float* q, device const float* k, device const float* v, device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGHT_T* k_weight,
                      device const float2* angles, device ATT_T* keys, device ATT_T* values, device float* part, device float2* ml, device const float* gate,
-                     device float* out, device uint* arrivals, device const int* table, int slots, int position, int low, int head0, int block, threadgroup float* shared, threadgroup float* sh_m,
-                     threadgroup float* sh_l, threadgroup uint* flag, uint tid, uint sg, uint lane) {
+                     device ATT_OUT_T* out, device uint* arrivals, device const int* table, int slots, int t, int fresh, int position, int low, int head0, int block,
+                     threadgroup float* shared, threadgroup float* sh_m, threadgroup float* sh_l, threadgroup uint* flag, uint tid, uint sg, uint lane) {
   const int blocks = WHOLE ? 1 : simd_broadcast_first(att_blocks(position + 1 - low));
   if (block >= blocks) return;  // no port_wait: it reads and writes nothing that others do
   const int chunk = (position - low + blocks) / blocks;
   const int begin = min(low + block * chunk, position);
-  const int end = min(position, begin + chunk);  // of earlier positions
   const bool newest = block == blocks - 1;
-  const int stop = newest ? position + 1 : end;
+  const int stop = newest ? position + 1 : min(position, begin + chunk);
+  const int end = min(fresh, stop);  // of positions in the caches
+  const int made = stop > fresh ? position - fresh + 1 : 0;  // rows whose keys and values the threadgroup computes
   const int kv_head = head0 / ATT_GROUP;
   keys += long(kv_head) * slots * ATT_D;
   values += long(kv_head) * slots * ATT_D;
@@ -172,11 +194,11 @@ inline void att_step(device const float* q, device const float* k, device const 
   const int scores = H * ATT_TOKENS;
   const int slot = att_slot(begin);
   const int first = begin + int(sg) * ATT_TOKENS;
-  part += long(head0) * ATT_BLOCKS * ATT_D;
-  ml += head0 * ATT_BLOCKS;
+  part += long(t * ATT_HEADS + head0) * ATT_BLOCKS * ATT_D;
+  ml += (t * ATT_HEADS + head0) * ATT_BLOCKS;
 #if ATT_LAST
-  gate += head0 * ATT_GATE_HEAD;
-  out += head0 * ATT_D;
+  gate += (ATT_ROWS > 1 ? t * ATT_GATE_TOKEN : 0) + head0 * ATT_GATE_HEAD;
+  out += t * (ATT_HEADS * ATT_D);
 #endif
   // The first keys and values are loaded while the token's heads are prepared.
   ATT_RAW kv[buffers][ATT_TOKENS * ATT_PARTS];
@@ -188,23 +210,27 @@ inline void att_step(device const float* q, device const float* k, device const 
     }
   }
   float w[ATT_EACH];
-  att_norm(q_weight, k_weight, int(sg) < H, int(sg) == H, lane, w);
+  att_norm(q_weight, k_weight, int(sg) < H, int(sg) == H || (ATT_ROWS > 1 && int(sg) > H && (int(sg) - H) % 2 == 0), lane, w);
 #if ATT_EARLY
   port_wait();
 #endif
-  const int rows = H + 2;  // to be prepared
-  // Row r of shared is a query for r < H, then the key, then the value, both rounded as the caches store them.
+  const int rows = H + 2 * ATT_ROWS;  // to be prepared, at most
+  // Row r of shared is a query for r < H, then a key and a value in turns, rounded as the caches store them. Those of row t come
+  // first, and each pair after it is of the row before.
   NOUNROLL for (int turn = 0; turn < (rows + ATT_SIMDGROUPS - 1) / ATT_SIMDGROUPS; turn++) {
     const int row = turn * ATT_SIMDGROUPS + int(sg);
-    if (row >= (newest ? rows : H)) break;
+    if (row >= H + 2 * made) break;
     const bool is_q = row < H;
-    const bool is_k = row == H;
+    const int back = is_q || ATT_ROWS == 1 ? 0 : (row - H) / 2;  // rows from row t back
+    const bool is_k = !is_q && (ATT_ROWS == 1 ? row == H : (row - H) % 2 == 0);
+    const int of = t - back;
     device const float* x = is_q ? q + long(head0 + row) * ATT_Q_HEAD : (is_k ? k + long(kv_head) * ATT_K_HEAD : v + long(kv_head) * ATT_V_HEAD);
+    if (ATT_ROWS > 1) x += of * (is_q ? ATT_Q_TOKEN : is_k ? ATT_K_TOKEN : ATT_V_TOKEN);
     const int norm = is_q ? ATT_Q_NORM : (is_k ? ATT_K_NORM : ATT_V_NORM);
     float e[ATT_EACH];
     UNROLL for (int i = 0; i < ATT_EACH; i++) e[i] = x[int(lane) + i * 32];
     float2 a[ATT_ANGLES];
-    att_angles(angles, lane, a);
+    att_angles(angles + of * ATT_HALF, lane, a);
     if (turn > 0) att_norm(q_weight, k_weight, is_q, is_k, lane, w);
     if (norm != 0) {
       float squares = 0.0f;
@@ -220,7 +246,7 @@ inline void att_step(device const float* q, device const float* k, device const 
     } else {
       threadgroup ATT_T* held = (threadgroup ATT_T*)to;
       UNROLL for (int i = 0; i < ATT_EACH; i++) held[int(lane) + i * 32] = ATT_T(e[i]);
-      if (head0 % ATT_GROUP == 0) {
+      if (head0 % ATT_GROUP == 0 && (ATT_ROWS == 1 || (back == 0 && newest))) {
         device ATT_T* row_of = (is_k ? keys : values) + att_row(table, position) * ATT_D;
         UNROLL for (int i = 0; i < ATT_EACH; i++) row_of[int(lane) + i * 32] = ATT_T(e[i]);
       }
@@ -244,25 +270,26 @@ inline void att_step(device const float* q, device const float* k, device const 
   threadgroup const ATT_T* held_v = (threadgroup const ATT_T*)(shared + (H + 1) * ATT_D);
   // The loop body appears once in the code: buffers are shifted, and the next keys are read into the last buffer as
   // soon as it is free.
-  NOUNROLL for (int t = first; t < stop; t += ATT_STRIDE) {
-    if (newest && t + ATT_TOKENS > position) {
+  NOUNROLL for (int n = first; n < stop; n += ATT_STRIDE) {
+    if (made > 0 && n + ATT_TOKENS > fresh) {
       UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
-        if (t + j >= position) {
+        if (n + j >= fresh) {
+          const int pair = ATT_ROWS == 1 ? 0 : max(position - n - j, 0) * (2 * ATT_D * int(sizeof(float) / sizeof(ATT_T)));
           UNROLL for (int i = 0; i < ATT_PARTS; i++) {
-            kv[0][j * ATT_PARTS + i] = *(threadgroup const ATT_RAW*)(held_k + i * (32 * ATT_VEC) + lane * ATT_VEC);
-            vv[0][j * ATT_PARTS + i] = *(threadgroup const ATT_RAW*)(held_v + i * (32 * ATT_VEC) + lane * ATT_VEC);
+            kv[0][j * ATT_PARTS + i] = *(threadgroup const ATT_RAW*)(held_k + pair + i * (32 * ATT_VEC) + lane * ATT_VEC);
+            vv[0][j * ATT_PARTS + i] = *(threadgroup const ATT_RAW*)(held_v + pair + i * (32 * ATT_VEC) + lane * ATT_VEC);
           }
         }
       }
     }
-    const int next = t + buffers * ATT_STRIDE;
+    const int next = n + buffers * ATT_STRIDE;
     float s[scores];
     att_scores<H>(qv, kv[0], s);
     UNROLL for (int b = 1; b < buffers; b++) {
       UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) kv[b - 1][i] = kv[b][i];
     }
     if (next < end) att_read(keys, table, next, begin, end, slot, lane, kv[buffers - 1]);
-    att_add<H>(att_weigh<H>(s, t + place < stop, lane, m, l, o), vv[0], o);
+    att_add<H>(att_weigh<H>(s, n + place < stop, lane, m, l, o), vv[0], o);
     UNROLL for (int b = 1; b < buffers; b++) {
       UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) vv[b - 1][i] = vv[b][i];
     }
@@ -301,8 +328,7 @@ inline void att_step(device const float* q, device const float* k, device const 
 #if ATT_LAST
       if (blocks == 1) {
         if (r0 + from > 0) att_gates(gate, e, g);
-        const float4 result = att_result(sum, total, g);
-        *(device float4*)(out + e) = result;
+        att_write(out, head0 * ATT_D + e, att_result(sum, total, g));
         continue;
       }
 #endif
@@ -345,8 +371,7 @@ inline void att_step(device const float* q, device const float* k, device const 
           sum = sum + p[i] * f;
         }
       }
-      const float4 result = att_result(sum, total, g);
-      *(device float4*)(out + e) = result;
+      att_write(out, head0 * ATT_D + e, att_result(sum, total, g));
     }
   }
 #endif
@@ -356,9 +381,11 @@ inline void att_step(device const float* q, device const float* k, device const 
 // sine); keys, values [KV_HEADS][SLOTS][D]; part [HEADS][BLOCKS][D] and ml [HEADS][BLOCKS] as of attention_part; gate:
 // heads at their stride; out [HEADS][D]; arrivals [HEADS / H], zeros before and after. Only with LAST there are gate, out and
 // arrivals, and part and ml are of use within. With TABLE keys and values are pools [KV_HEADS][units][BLOCK_ROWS][D], step
-// has the number of units in the place of the position, and there are positions [1] and sequences [1], of which negative
-// positions stand for no sequence, whose result is zeros, and blocks [sequences][BLOCK_COLUMNS].
-// grid: HEADS / H, BLOCKS
+// has the number of units in the place of the position, and there are positions [T] and sequences [T], of which negative
+// positions stand for no sequence, whose result is zeros, and blocks [sequences][BLOCK_COLUMNS]. Then the call has T rows, at
+// most ROWS: there are angles, part, ml, out and arrivals for each. Rows of a sequence lie one after another, in the order of
+// their positions, which also follow one another.
+// grid: HEADS / H, BLOCKS, ROWS
 [[max_total_threads_per_threadgroup(PORT_BOUND(ATT_SIMDGROUPS * 32, ATT_ROOM))]]
 kernel void attention_step(device const float* q [[buffer(0)]],
                            device const float* k [[buffer(1)]],
@@ -371,7 +398,7 @@ kernel void attention_step(device const float* q [[buffer(0)]],
                            device float* part [[buffer(8)]],
                            device float2* ml [[buffer(9)]],
                            device const float* gate [[buffer(10)]],  // absent: out
-                           device float* out [[buffer(11)]],  // absent: q
+                           device ATT_OUT_T* out [[buffer(11)]],  // absent: q
                            device uint* arrivals [[buffer(12)]],  // absent: q
                            device const int* positions [[buffer(13)]],  // absent: q
                            device const int* sequences [[buffer(14)]],  // absent: q
@@ -390,28 +417,45 @@ kernel void attention_step(device const float* q [[buffer(0)]],
   // a broadcast value again.
   sg = simd_broadcast_first(sg);
 #if ATT_TABLE
-  const int position = simd_broadcast_first(positions[0]);  // the host wrote it before the sequence
+  // The host wrote the tables before the sequence.
+  const int t = ATT_ROWS > 1 ? int(tg.z) : 0;
+  if (ATT_ROWS > 1 && t >= step[STEP_TOKENS]) return;
+  const int position = simd_broadcast_first(positions[t]);
   const int slots = step[STEP_POSITION] * BLOCK_ROWS;
   if (position < 0) {
     if (int(tg.y) > 0) return;
     port_wait();
-    for (uint e = tid; e < ATT_H * ATT_D; e += ATT_THREADS) out[tg.x * (ATT_H * ATT_D) + e] = 0.0f;
+    for (uint e = tid; e < ATT_H * ATT_D; e += ATT_THREADS) {
+      const int at = int(tg.x * (ATT_H * ATT_D) + e);
+      out[t * (ATT_HEADS * ATT_D) + (ATT_LANES ? lanes_place(at) : at)] = ATT_OUT_T(0.0f);
+    }
     return;
   }
-  blocks += long(sequences[0]) * BLOCK_COLUMNS;
+  const int sequence = sequences[t];
+  int fresh = position;
+  UNROLL for (int i = 1; i < ATT_ROWS; i++) {
+    const int row = max(t - i, 0);  // read without a condition, so that no read waits for another one
+    const bool before = positions[row] == position - i && sequences[row] == sequence;
+    if (t >= i && position >= i && fresh == position - i + 1 && before) fresh = position - i;
+  }
+  fresh = simd_broadcast_first(fresh);
+  blocks += long(sequence) * BLOCK_COLUMNS;
+  arrivals += t * (ATT_HEADS / ATT_H);
 #else
+  const int t = 0;
   const int position = simd_broadcast_first(step[STEP_POSITION]);  // the host wrote it before the sequence
+  const int fresh = position;
   const int slots = ATT_SLOTS;
 #endif
   const int low = att_visible(position, position).x;
 #if ATT_SHORT
   if (position + 1 - low <= ATT_SHORT) {
     if (int(tg.y) >= ATT_H) return;  // without a wait, too
-    att_step<1, true>(q, k, v, q_weight, k_weight, angles, keys, values, part, ml, gate, out, arrivals, blocks, slots, position, low,
+    att_step<1, true>(q, k, v, q_weight, k_weight, angles, keys, values, part, ml, gate, out, arrivals, blocks, slots, t, fresh, position, low,
                       int(tg.x) * ATT_H + int(tg.y), 0, shared, sh_m, sh_l, flag, tid, sg, lane);
     return;
   }
 #endif
-  att_step<ATT_H, false>(q, k, v, q_weight, k_weight, angles, keys, values, part, ml, gate, out, arrivals + tg.x, blocks, slots, position, low,
+  att_step<ATT_H, false>(q, k, v, q_weight, k_weight, angles, keys, values, part, ml, gate, out, arrivals + tg.x, blocks, slots, t, fresh, position, low,
                          int(tg.x) * ATT_H, int(tg.y), shared, sh_m, sh_l, flag, tid, sg, lane);
 }

@@ -197,11 +197,7 @@ func TestAttentionStepInBlocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			oneOfThree(t)
 			t.Parallel()
-			a := c.AttentionStep
-			a.Slots = c.blocks.Rows * c.blocks.Columns
-			c.blocks.Cache, a.Step.Last = a.Cache, true
-			a.Rope.Blocks = c.blocks
-			a = stepOf(a)
+			a := inBlocks(c.AttentionStep, c.blocks)
 			one, _, _, err := a.Launches()
 			require.NoError(t, err)
 			for _, position := range c.positions {
@@ -211,6 +207,140 @@ func TestAttentionStepInBlocks(t *testing.T) {
 			kerneltest.CheckWithin(t, kerneltest.CUDAMemory, one.Case(kernels.Sizes{}))
 		})
 	}
+}
+
+// rowsOfSteps are attentions of up to four rows, and rows of calls: single ones, runs of a sequence, and rows of none.
+var rowsOfSteps = map[string]struct {
+	kernels.AttentionStep
+	blocks kernels.Blocks
+	calls  [][]kernels.BlockRow
+}{
+	"two rows, groups, gate, part of the heads": {kernels.AttentionStep{
+		Attention: kernels.Attention{D: 64, Heads: 8, KVHeads: 2, Scale: 0.125, Cache: kernels.BF16,
+			Gated: true, Gates: kernels.Rows{Token: 8 * 128, Row: 128}},
+		Rope: kernels.Rope{Dims: 16, Q: kernels.Rows{Token: 1024, Row: 128}, K: kernels.Rows{Token: 1024, Row: 64},
+			V:     kernels.Rows{Token: 1024, Row: 64},
+			QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32},
+		Early: true, Rows: 2, Half: true, Lanes: true,
+	}, kernels.Blocks{Rows: 16, Columns: 20}, [][]kernels.BlockRow{
+		{{0, 0}, {0, 1}}, {{0, 15}, {0, 16}}, {{1, 318}, {1, 319}}, {{0, 130}, {1, 131}}, {{0, -1}, {0, 0}},
+		{{1, 4}, {0, -1}}}},
+	"four rows, window that wraps around": {kernels.AttentionStep{
+		Attention: kernels.Attention{D: 128, Heads: 4, KVHeads: 2, Window: 40, Scale: 1, Cache: kernels.BF16},
+		Rope: kernels.Rope{Dims: 128, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm,
+			VNorm: kernels.PlainHeadNorm, Eps: 1e-6, Weight: kernels.BF16},
+		Step: kernels.StepTuning{Least: 8, Blocks: 3, Simdgroups: 2}, Rows: 4,
+	}, kernels.Blocks{Rows: 5, Columns: 10}, [][]kernels.BlockRow{
+		{{0, 0}, {0, 1}, {0, 2}, {0, 3}}, {{0, 23}, {0, 24}, {0, 25}, {0, 26}}, {{0, 201}, {0, 202}, {1, 7}, {1, 8}},
+		{{1, 75}, {0, 74}, {0, 75}, {0, 76}}}},
+	"three rows, short": {kernels.AttentionStep{
+		Attention: kernels.Attention{D: 256, Heads: 8, KVHeads: 2, Scale: 0.1, Cache: kernels.BF16,
+			Gated: true, Gates: kernels.Rows{Token: 8 * 256, Row: 256}},
+		Rope: kernels.Rope{Dims: 64, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm,
+			Eps: 1e-6, Weight: kernels.F32},
+		Step: kernels.StepTuning{Short: 70}, Rows: 3, Half: true,
+	}, kernels.Blocks{Rows: 7, Columns: 20}, [][]kernels.BlockRow{
+		{{0, 68}, {0, 69}, {0, 70}}, {{0, 136}, {0, 137}, {0, 138}}, {{0, 6}, {1, 6}, {1, 7}}, {{0, 69}, {0, 70}}}},
+	"four rows, fp32, traditional, one key": {kernels.AttentionStep{
+		Attention: kernels.Attention{D: 96, Heads: 8, KVHeads: 1, Scale: 0.1, Cache: kernels.F32},
+		Rope:      kernels.Rope{Dims: 24, Traditional: true, QNorm: kernels.PlainHeadNorm, Eps: 1e-5},
+		Step:      kernels.StepTuning{Short: 20, Heads: 8, Blocks: 8, Least: 3, Simdgroups: 1, Keys: 1},
+		Early:     true, Rows: 4,
+	}, kernels.Blocks{Rows: 1, Columns: 60}, [][]kernels.BlockRow{
+		{{0, 18}, {0, 19}, {0, 20}, {0, 21}}, {{0, 1}, {1, 2}, {1, 3}, {1, 4}}}},
+	"two wide rows": {kernels.AttentionStep{
+		Attention: kernels.Attention{D: 512, Heads: 8, KVHeads: 1, Scale: 0.05, Cache: kernels.BF16},
+		Rope:      kernels.Rope{Dims: 128, KNorm: kernels.PlainHeadNorm, Eps: 1e-6},
+		Step:      kernels.StepTuning{Heads: 4, Keys: 2, Simdgroups: 4, Least: 17},
+		Early:     true, Rows: 2,
+	}, kernels.Blocks{Rows: 10, Columns: 6}, [][]kernels.BlockRow{{{0, 33}, {0, 34}}, {{0, 50}, {0, 51}}}},
+}
+
+// TestAttentionStepOfRows: rows of a call of several sequences, some of which follow each other in a sequence, are
+// attended to, and their keys and values are written.
+func TestAttentionStepOfRows(t *testing.T) {
+	t.Parallel()
+	for name, c := range rowsOfSteps {
+		t.Run(name, func(t *testing.T) {
+			oneOfThree(t)
+			t.Parallel()
+			a := inBlocks(c.AttentionStep, c.blocks)
+			one, _, _, err := a.Launches()
+			require.NoError(t, err)
+			for _, rows := range c.calls {
+				kerneltest.CheckWithin(t, kerneltest.CUDAMemory, a.Case(kernels.Sizes{Whole: true}, rows...))
+			}
+			kerneltest.CheckWithin(t, kerneltest.CUDAMemory, one.Case(kernels.Sizes{}))
+		})
+	}
+}
+
+// inBlocks makes the caches of a case blocks.
+func inBlocks(a kernels.AttentionStep, of kernels.Blocks) kernels.AttentionStep {
+	a.Slots = of.Rows * of.Columns
+	of.Cache, a.Step.Last = a.Cache, true
+	a.Rope.Blocks = of
+	return stepOf(a)
+}
+
+// TestAttentionStepOfRowsIsThatOfOne: a row gives the same bits in a call of several rows as in calls of one row each.
+func TestAttentionStepOfRowsIsThatOfOne(t *testing.T) {
+	t.Parallel()
+	for name, c := range rowsOfSteps {
+		t.Run(name, func(t *testing.T) {
+			oneOfThree(t)
+			t.Parallel()
+			a := inBlocks(c.AttentionStep, c.blocks)
+			a.Half, a.Lanes = false, false
+			for i, rows := range c.calls {
+				requireStepsAlike(t, a, rows, seeded(uint64(i+1)))
+			}
+		})
+	}
+}
+
+// requireStepsAlike runs rows together, and then each alone.
+func requireStepsAlike(t *testing.T, a kernels.AttentionStep, rows []kernels.BlockRow, r random) {
+	t.Helper()
+	alone := a
+	alone.Rows = 1
+	together, _, parts, err := a.Launches()
+	require.NoError(t, err)
+	single, _, _, err := alone.Launches()
+	require.NoError(t, err)
+	token := func(of kernels.Rows, heads int) int { return max(of.Token, heads*a.D) }
+	n, units := len(rows), 2*a.Rope.Blocks.Columns
+	qs, ks := token(a.Rope.Q, a.Heads), token(a.Rope.K, a.KVHeads)
+	vs, gs := token(a.Rope.V, a.KVHeads), token(a.Gates, a.Heads)
+	q, k, v, gate := r.floats(n*qs), r.floats(n*ks), r.floats(n*vs), r.floats(n*gs)
+	angles, cells := r.floats(n*a.Rope.Dims), a.KVHeads*units*a.Rope.Blocks.Rows*a.D
+	qWeight, kWeight := hold(a.Rope.Weight, r.floats(a.D)), hold(a.Rope.Weight, r.floats(a.D))
+	heldKeys, heldValues := r.floats(cells), r.floats(cells)
+	var positions, sequences, blocks []int32
+	for _, row := range rows {
+		positions, sequences = append(positions, row.Position), append(sequences, row.Sequence)
+	}
+	for i := range units { // of two sequences
+		blocks = append(blocks, int32(units-1-i))
+	}
+	run := func(l kernels.Launch, first, n int, keys, values held, out []float32) {
+		kerneltest.RunWithin(t, kerneltest.CUDAMemory, l, kernels.AttentionStepArguments[any]{Q: q[first*qs:],
+			K: k[first*ks:], V: v[first*vs:], QWeight: qWeight.bytes, KWeight: kWeight.bytes,
+			Angles: angles[first*a.Rope.Dims:], Keys: keys.bytes, Values: values.bytes,
+			Part: blank(n * a.Heads * parts * a.D), ML: blank(n * a.Heads * parts * 2), Gate: gate[first*gs:], Out: out,
+			Arrivals: make([]uint32, n*a.Heads), Positions: positions[first:], Sequences: sequences[first:],
+			Blocks: blocks, Step: []int32{int32(n), int32(units)}})
+	}
+	keys, values, got := hold(a.Cache, heldKeys), hold(a.Cache, heldValues), blank(n*a.Heads*a.D)
+	run(together, 0, n, keys, values, got)
+	wantKeys, wantValues := hold(a.Cache, heldKeys), hold(a.Cache, heldValues)
+	for i := range rows {
+		want := blank(a.Heads * a.D)
+		run(single, i, 1, wantKeys, wantValues, want)
+		requireSame(t, want, got[i*a.Heads*a.D:][:a.Heads*a.D])
+	}
+	requireSame(t, wantKeys.floats(), keys.floats())
+	requireSame(t, wantValues.floats(), values.floats())
 }
 
 // requireSame requires equal numbers, NaN in the same places.
@@ -273,6 +403,13 @@ func TestAttentionStepRefusals(t *testing.T) {
 			"attention step tuned to 16 simdgroups needs 65860 bytes of threadgroup memory, there are 32768"},
 		{func(a *kernels.AttentionStep) { a.Rope.Blocks = kernels.Blocks{Rows: 4, Columns: 2, Cache: a.Cache} },
 			"attention step over 2 blocks of 4 positions, want 8 slots, not 8, and no second launch"},
+		{func(a *kernels.AttentionStep) { a.Rows = 2 },
+			"attention step of 2 rows (bf16 false), want one in f32, or blocks"},
+		{func(a *kernels.AttentionStep) {
+			*a = inBlocks(*a, kernels.Blocks{Rows: 4, Columns: 2})
+			a.Rows = 5
+		}, "attention step of 5 rows of 256 elements (bf16 false, in the order of lanes false), want at most 4 rows, and " +
+			"for that order bf16 and a multiple of 128 elements"},
 	} {
 		a := ok
 		c.change(&a)

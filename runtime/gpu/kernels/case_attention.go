@@ -209,7 +209,11 @@ func (a AttentionStep) newCase(s Sizes) *Case {
 		if s.Whole {
 			position = s.Position
 		}
-		return a.Case(s, BlockRow{1, int32(min(position, a.Slots-1))})
+		rows := make([]BlockRow, a.rows())
+		for i := range rows { // runs of two, if there are so many
+			rows[i] = BlockRow{int32(1 + i/2), int32(min(position, a.Slots-min(2, len(rows))) + i%2)}
+		}
+		return a.Case(s, rows...)
 	}
 	one, merge, blocks, _ := a.Launches()
 	full, _ := a.tuning()
@@ -255,38 +259,51 @@ func (a AttentionStep) newCase(s Sizes) *Case {
 	return c
 }
 
-// Case returns a case of the launch with Rope.Blocks for a row.
-func (a AttentionStep) Case(s Sizes, row BlockRow) *Case {
+// Case returns a case of the launch with Rope.Blocks for these rows.
+func (a AttentionStep) Case(s Sizes, rows ...BlockRow) *Case {
 	one, _, parts, _ := a.Launches()
-	c, r := caseOf(s, 1), a.Rope
-	t := r.Blocks.lay([]BlockRow{row}, func(p int32) int32 {
+	c, r := caseOf(s, len(rows)), a.Rope
+	t := r.Blocks.lay(rows, func(p int32) int32 {
 		if a.Window > 0 {
 			return max(0, p-int32(a.Window)+1)
 		}
 		return 0
 	})
-	n := a.KVHeads * t.units * r.Blocks.Rows
-	size := float32(min(1, 1/(math.Abs(float64(a.Scale))*math.Sqrt(float64(a.D)))))
-	of := AttentionStepArguments[*Buffer]{
-		Q: c.random(F32, r.Q.span(1, a.Heads, a.D)).each(func(_ int, x float32) float32 { return x * size }),
-		K: c.random(F32, r.K.span(1, a.KVHeads, a.D)), V: c.random(F32, r.V.span(1, a.KVHeads, a.D)),
-		QWeight: c.random(r.Weight, a.D), KWeight: c.random(r.Weight, a.D), Angles: c.angles(r.Dims),
-		Keys: c.cache(a.Cache, 1, n, n, a.D), Values: c.cache(a.Cache, 1, n, n, a.D),
-		Part: c.scratch(F32, a.Heads*parts*a.D), ML: c.scratch(F32, a.Heads*parts*2), Gate: a.gates(c),
-		Out: c.out(F32, a.Heads*a.D), Arrivals: c.add(U32, a.Heads, Zeros), Positions: c.ints(t.positions...),
-		Sequences: c.ints(t.sequences...), Blocks: c.ints(t.blocks...), Step: c.ints(1, int32(t.units)),
-	}
-	of.Arrivals.Scratch = true
+	n, of := a.KVHeads*t.units*r.Blocks.Rows, a.operands(c, len(rows), parts)
+	of.Keys, of.Values = c.cache(a.Cache, 1, n, n, a.D), c.cache(a.Cache, 1, n, n, a.D)
+	of.Positions, of.Sequences = c.ints(t.positions...), c.ints(t.sequences...)
+	of.Blocks, of.Step = c.ints(t.blocks...), c.ints(int32(len(rows)), int32(t.units))
 	c.run(one, of)
 	c.reference = func() {
 		bound, result := Bounds{2e-6, sums(1)}, Bounds{3e-6, 2 * sums(a.D)}
 		if a.Cache == BF16 {
 			result.SelfTest = 2 * roundedAll // rounding a key in the other direction changes the scores
 		}
+		if a.Half {
+			result = stored(BF16, result)
+		}
 		keys, values := c.wantCache(of.Keys, bound, 1, n, n, a.D), c.wantCache(of.Values, bound, 1, n, n, a.D)
 		a.ReferenceInBlocks(t.units, t.positions, t.sequences, t.blocks, of.Q.Values(), of.K.Values(), of.V.Values(),
 			of.QWeight.Values(), of.KWeight.Values(), of.Angles.Values(), keys, values, of.Gate.Values(),
-			c.want(of.Out, result, a.Heads*a.D))
+			c.want(of.Out, result, len(rows)*a.Heads*a.D))
 	}
 	return c
+}
+
+// operands returns the operands of a case of rows rows but for caches and tables. parts is the number of blocks.
+func (a AttentionStep) operands(c *Case, rows, parts int) AttentionStepArguments[*Buffer] {
+	r, most, written := a.Rope, a.rows(), F32
+	if a.Half {
+		written = BF16
+	}
+	size := float32(min(1, 1/(math.Abs(float64(a.Scale))*math.Sqrt(float64(a.D)))))
+	of := AttentionStepArguments[*Buffer]{
+		Q: c.random(F32, r.Q.span(rows, a.Heads, a.D)).each(func(_ int, x float32) float32 { return x * size }),
+		K: c.random(F32, r.K.span(rows, a.KVHeads, a.D)), V: c.random(F32, r.V.span(rows, a.KVHeads, a.D)),
+		QWeight: c.random(r.Weight, a.D), KWeight: c.random(r.Weight, a.D), Angles: c.angles(r.Dims),
+		Part: c.scratch(F32, most*a.Heads*parts*a.D), ML: c.scratch(F32, most*a.Heads*parts*2), Gate: a.gates(c),
+		Out: c.out(written, most*a.Heads*a.D), Arrivals: c.add(U32, most*a.Heads, Zeros),
+	}
+	of.Arrivals.Scratch = true
+	return of
 }

@@ -9,16 +9,15 @@ import (
 )
 
 // attentionStep merges the attention of one token with the rotation and the cache writes before it into the operation
-// attention_step, or rows_attention_step for the only row of a call of several sequences. It takes the place of the
-// writes. Other loads of the caches move behind it.
+// attention_step, or that of a few rows of a call of several sequences into rows_attention_step. It takes the place of
+// the writes. Other loads of the caches move behind it.
 func (g *graph) attentionStep(op *ir.Op) {
 	writes, follows, step := "rope_write", atPosition, "attention_step"
 	if op.Def.Name == "rows_attention" {
 		writes, follows, step = "rope_rows_write", ofSameRows, "rows_attention_step"
 	}
 	w := g.from(op.Input("q"), writes)
-	if w == nil || !g.only(op.Input("q")) || !op.Input("q").Type.Shape[2].IsConst(1) ||
-		!w.Result().Type.Shape[2].IsConst(1) ||
+	if w == nil || !g.only(op.Input("q")) || !isStep(op.Input("q"), step) || !isStep(w.Result(), step) ||
 		bufferOf(op.Input("k")) != w.Buffer || bufferOf(op.Input("v")) != w.Second || !follows(w, op) {
 		return
 	}
@@ -50,6 +49,16 @@ func (g *graph) attentionStep(op *ir.Op) {
 	g.insert(b, w)
 	g.stand(w, op.Result(), n.Result())
 	g.drop(w)
+}
+
+// isStep reports whether heads v [1, H, T, D] are of so few tokens that the operation step takes them.
+func isStep(v *ir.Value, step string) bool {
+	most := 1
+	if step == "rows_attention_step" {
+		most = kernels.StepRows
+	}
+	dims := shape(v)
+	return len(dims) == 4 && dims[2] <= most
 }
 
 // bufferOf returns the buffer whose content v is, perhaps after a cast, or nil.
@@ -126,9 +135,10 @@ func AttentionStep(op *ir.Op, view Views, cache kernels.DType) (k kernels.Attent
 		var rows int
 		k.Rope, rows, ok = RopeRowsWrite(op, view, cache)
 		h, ok2 := HeadsOf(view(op.Input("q")))
-		if !ok || !ok2 || rows != 1 {
+		if !ok || !ok2 || rows > kernels.StepRows {
 			return k, false
 		}
+		k.Rows, k.Half, k.Lanes = rows, attrs.Prepared, attrs.Packed == kernels.InLanes
 		k.Rope.Slots = k.Rope.Blocks.Rows * k.Rope.Blocks.Columns
 		k.Attention = kernels.Attention{D: h.Width, Heads: h.Heads, KVHeads: k.Rope.KVHeads, Slots: k.Rope.Slots,
 			Window: attrs.Window, Scale: attrs.Scale, Cache: cache}

@@ -86,7 +86,7 @@ var order map[string]func(g *graph, op *ir.Op, shape []int) []int
 func init() { // in init, since the functions refer to order through Layout
 	order = map[string]func(g *graph, op *ir.Op, shape []int) []int{
 		"rope_heads": tokenMajor, "rope_write": tokenMajor, "rope_rows_write": tokenMajor, "attention": attentionOrder,
-		"rows_attention": attentionOrder, "sigmoid": inOrder, "take": takenRows,
+		"rows_attention": attentionOrder, "rows_attention_step": attentionOrder, "sigmoid": inOrder, "take": takenRows,
 	}
 }
 

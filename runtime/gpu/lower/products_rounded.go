@@ -27,6 +27,9 @@ func (g *graph) roundedBefore(op *ir.Op) {
 	}
 	g.stand(op, op.Result(), op.Input("x"))
 	g.drop(op)
+	if old.Writes() {
+		g.drop(old) // others go since nothing reads them
+	}
 }
 
 // rounded returns an operation like op that writes its first result in bf16, in the form that packed says as that of a
@@ -51,6 +54,12 @@ func rounded(op *ir.Op, packed int) *ir.Op {
 			packed > kernels.InLanes {
 			return nil
 		}
+	case *ir.AttentionStepAttrs:
+		with := *a
+		if with.Prepared, with.Packed, n.Attrs = true, packed, &with; op.Def.Name != "rows_attention_step" ||
+			packed > kernels.InLanes {
+			return nil
+		}
 	default:
 		return nil
 	}
@@ -63,6 +72,8 @@ func (g *graph) writesRounded(n *ir.Op) bool {
 	switch a := n.Attrs.(type) {
 	case *ir.AttentionAttrs:
 		return g.attendsRows(n)
+	case *ir.AttentionStepAttrs:
+		return g.steps(n)
 	case *ir.MatmulGLUAttrs:
 		k, rows, ok := MatMulGLU(n)
 		return ok && ask(g.Target, "usable", k, rows, func() bool {

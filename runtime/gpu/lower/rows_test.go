@@ -112,12 +112,12 @@ func TestRowsOverBlocks(t *testing.T) {
 	}
 }
 
-// TestOnlyRowOverBlocks: rotation, writes and attention of the only row of a call are one operation, where the device has
+// TestOnlyRowOverBlocks: rotation, writes and attention of a few rows of a call are one operation, where the device has
 // a kernel for it.
 func TestOnlyRowOverBlocks(t *testing.T) {
 	t.Parallel()
-	one := []string{"rope_row_angles", "rows_attention_step"}
-	two := []string{"rope_row_angles", "rope_rows_write", "load", "load", "rows_attention"}
+	together := []string{"rope_row_angles", "rows_attention_step"}
+	apart := []string{"rope_row_angles", "rope_rows_write", "load", "load", "rows_attention"}
 	cuda := kernels.Machine{Target: kernels.CUDA}
 	for name, c := range map[string]struct {
 		rows    int
@@ -125,12 +125,14 @@ func TestOnlyRowOverBlocks(t *testing.T) {
 		target  lower.Target
 		want    []string
 	}{
-		"one":     {1, "%11: f32[1,R,256]", lower.Target{Machine: cuda}, one},
-		"two":     {2, "%11: f32[1,R,256]", lower.Target{Machine: cuda}, two},
-		"metal":   {1, "%11: f32[1,R,256]", lower.Target{Machine: kernels.Machine{Target: kernels.Metal}}, two},
-		"refused": {1, "%11: f32[1,R,256]", lower.Target{Machine: cuda, Refuses: refuses("attention_step")}, two},
+		"one":     {1, "%11: f32[1,R,256]", lower.Target{Machine: cuda}, together},
+		"two":     {2, "%11: f32[1,R,256]", lower.Target{Machine: cuda}, together},
+		"four":    {4, "%11: f32[1,R,256]", lower.Target{Machine: cuda}, together},
+		"five":    {5, "%11: f32[1,R,256]", lower.Target{Machine: cuda}, apart},
+		"metal":   {1, "%11: f32[1,R,256]", lower.Target{Machine: kernels.Machine{Target: kernels.Metal}}, apart},
+		"refused": {1, "%11: f32[1,R,256]", lower.Target{Machine: cuda, Refuses: refuses("attention_step")}, apart},
 		"queries are read, too": {1, "%4: f32[1,4,R,64], %11: f32[1,R,256]", lower.Target{Machine: cuda},
-			two},
+			apart},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
