@@ -40,6 +40,14 @@ func sequences(small int) []testCase {
 			rowsChunk("qwen", qwen, tokens, position), rowsChunk("gemma full", full, tokens, position),
 			rowsChunk("gemma sliding", sliding, tokens, position))
 	}
+	for _, context := range []int{128, 512, 4096} {
+		for _, rows := range []int{2, 4} {
+			context := max(rows, context/small)
+			out = append(out, verified("qwen", qwen, 64, rows, context)...)
+			out = append(out, verified("gemma full", full, 512, rows, context)...)
+			out = append(out, verified("gemma sliding", sliding, 256, rows, context)...)
+		}
+	}
 	for _, streams := range []int{8, 64, 128} {
 		for _, context := range []int{160, 512, 4096} {
 			out = append(out, streamsAttention("qwen", qwen, streams, context/small)...)
@@ -120,6 +128,51 @@ func streamsAttention(name string, of kernels.Attention, streams, context int) [
 			})
 		},
 	}, {name: name + ", merge", sizes: sizes, variants: only(fmt.Sprintf("up to %d parts", parts), last, err)}}
+}
+
+// verified is attention of the last rows of a sequence, as drafts are verified: by the kernel that rotates and writes
+// besides, and by the kernel for many rows.
+func verified(name string, of kernels.Attention, dims, rows, context int) []testCase {
+	blocks := kernels.Blocks{Rows: 64, Columns: (context + 63) / 64, Cache: of.Cache}
+	of.Slots, of.Gated = blocks.Rows*blocks.Columns, of.Window == 0 && of.D == 256
+	s := kernels.AttentionStep{Attention: of, Early: true, Rows: rows, Half: true, Lanes: true,
+		Rope: kernels.Rope{D: of.D, Dims: dims, QHeads: of.Heads, KVHeads: of.KVHeads, QNorm: kernels.WeightedHeadNorm,
+			KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32, Cache: of.Cache, Slots: of.Slots,
+			Blocks: blocks}}
+	many := kernels.BlockAttention{Blocks: blocks, D: of.D, Heads: of.Heads, KVHeads: of.KVHeads, Window: of.Window,
+		Scale: of.Scale, Gated: of.Gated, Half: true, Lanes: true, Last: true}
+	var last []kernels.BlockRow
+	for i := range rows {
+		last = append(last, kernels.BlockRow{Position: int32(context - rows + i)})
+	}
+	seen := context
+	if of.Window > 0 {
+		seen = min(seen, of.Window)
+	}
+	name = fmt.Sprintf("%s attention of the last %d at %d", name, rows, context)
+	like := testCase{name: name, sizes: kernels.Sizes{Tokens: rows}, bytes: float64(4 * seen * of.KVHeads * of.D),
+		flops: float64(4 * rows * seen * of.Heads * of.D)}
+	step := like
+	step.name += ", with rotation and writes"
+	step.variants = func(on kernels.Machine) ([]variant, error) {
+		return variantsOf(s.StepTunings(on.Target), func(t kernels.StepTuning) (kernels.Launch, error) {
+			tuned := s
+			tuned.Step = t
+			one, _, _, err := tuned.Launches()
+			one.Case = func(s kernels.Sizes) *kernels.Case { return tuned.Case(s, last...) }
+			return one, err
+		})
+	}
+	like.variants = func(kernels.Machine) ([]variant, error) {
+		return variantsOf(many.Tunings(rows), func(t kernels.BlockTuning) (kernels.Launch, error) {
+			tuned := many
+			tuned.Tuning = t
+			one, _, _, err := tuned.Launches(rows)
+			one.Case = func(s kernels.Sizes) *kernels.Case { return tuned.Case(s, last) }
+			return one, err
+		})
+	}
+	return []testCase{step, like}
 }
 
 // attentionStep is attention of one token with all around it. Caches have the slots that it sees, so that more of them
