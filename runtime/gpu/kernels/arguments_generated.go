@@ -589,13 +589,14 @@ type ExpertsCombineArguments[T comparable] struct {
 	Extra  T // float, optional: X stands for it
 	Y      T // float, written
 	Step   T // int
+	Gates  T // float, optional: Scores stands for it
 }
 
 // Signature is what the text of the kernel experts_combine declares.
 func (ExpertsCombineArguments[T]) Signature() *Signature { return &expertsCombineSignature }
 
 func (a ExpertsCombineArguments[T]) values() []T {
-	return []T{a.X, a.Scores, a.Extra, a.Y, a.Step}
+	return []T{a.X, a.Scores, a.Extra, a.Y, a.Step, a.Gates}
 }
 
 var expertsCombineSignature = Signature{Kernels: []string{"experts_combine"}, Arguments: []Argument{
@@ -604,6 +605,7 @@ var expertsCombineSignature = Signature{Kernels: []string{"experts_combine"}, Ar
 	{Name: "extra", Type: "float", Optional: true, Instead: 0},
 	{Name: "y", Type: "float", Written: true},
 	{Name: "step", Type: "int"},
+	{Name: "gates", Type: "float", Optional: true, Instead: 1},
 }}
 
 // ExpertsDownArguments are the buffers of the kernel experts_down, in order.
@@ -673,17 +675,18 @@ var expertsJoinSignature = Signature{Kernels: []string{"experts_join", "stream_j
 // ExpertsMatMulDownArguments are the buffers of the kernels experts_matmul_down, experts_direct_down, in order.
 type ExpertsMatMulDownArguments[T comparable] struct {
 	W     WeightArguments[T]
-	Order T // int
-	Tiles T // int
-	H     T // MATMUL_T
-	Y     T // float, written
+	Order T                  // int
+	Tiles T                  // int
+	H     T                  // MATMUL_T
+	Y     T                  // float, written
+	V     WeightArguments[T] // optional: W stands for it
 }
 
 // Signature is what the text of the kernels experts_matmul_down, experts_direct_down declares.
 func (ExpertsMatMulDownArguments[T]) Signature() *Signature { return &expertsMatMulDownSignature }
 
 func (a ExpertsMatMulDownArguments[T]) values() []T {
-	return []T{a.W.Data, a.W.Scales, a.W.Biases, a.Order, a.Tiles, a.H, a.Y}
+	return []T{a.W.Data, a.W.Scales, a.W.Biases, a.Order, a.Tiles, a.H, a.Y, a.V.Data, a.V.Scales, a.V.Biases}
 }
 
 var expertsMatMulDownSignature = Signature{Kernels: []string{"experts_matmul_down", "experts_direct_down"}, Arguments: []Argument{
@@ -694,23 +697,28 @@ var expertsMatMulDownSignature = Signature{Kernels: []string{"experts_matmul_dow
 	{Name: "tiles", Type: "int"},
 	{Name: "h", Type: "MATMUL_T"},
 	{Name: "y", Type: "float", Written: true},
+	{Name: "v", Type: "uint", Optional: true, Instead: 0},
+	{Name: "vscales", Type: "WEIGHT_SCALE", Optional: true, Instead: 1},
+	{Name: "vbiases", Type: "WEIGHT_SCALE", Optional: true, Instead: 2},
 }}
 
 // ExpertsMatMulUpArguments are the buffers of the kernels experts_matmul_up, experts_direct_up, in order.
 type ExpertsMatMulUpArguments[T comparable] struct {
 	W0    WeightArguments[T]
 	W1    WeightArguments[T]
-	Order T // int
-	Tiles T // int
-	X     T // MATMUL_T
-	H     T // MATMUL_T, written
+	Order T                  // int
+	Tiles T                  // int
+	X     T                  // MATMUL_T
+	H     T                  // MATMUL_T, written
+	V0    WeightArguments[T] // optional: W0 stands for it
+	V1    WeightArguments[T] // optional: W1 stands for it
 }
 
 // Signature is what the text of the kernels experts_matmul_up, experts_direct_up declares.
 func (ExpertsMatMulUpArguments[T]) Signature() *Signature { return &expertsMatMulUpSignature }
 
 func (a ExpertsMatMulUpArguments[T]) values() []T {
-	return []T{a.W0.Data, a.W0.Scales, a.W0.Biases, a.W1.Data, a.W1.Scales, a.W1.Biases, a.Order, a.Tiles, a.X, a.H}
+	return []T{a.W0.Data, a.W0.Scales, a.W0.Biases, a.W1.Data, a.W1.Scales, a.W1.Biases, a.Order, a.Tiles, a.X, a.H, a.V0.Data, a.V0.Scales, a.V0.Biases, a.V1.Data, a.V1.Scales, a.V1.Biases}
 }
 
 var expertsMatMulUpSignature = Signature{Kernels: []string{"experts_matmul_up", "experts_direct_up"}, Arguments: []Argument{
@@ -724,6 +732,12 @@ var expertsMatMulUpSignature = Signature{Kernels: []string{"experts_matmul_up", 
 	{Name: "tiles", Type: "int"},
 	{Name: "x", Type: "MATMUL_T"},
 	{Name: "h", Type: "MATMUL_T", Written: true},
+	{Name: "v0", Type: "uint", Optional: true, Instead: 0},
+	{Name: "vscales0", Type: "WEIGHT_SCALE", Optional: true, Instead: 1},
+	{Name: "vbiases0", Type: "WEIGHT_SCALE", Optional: true, Instead: 2},
+	{Name: "v1", Type: "uint", Optional: true, Instead: 3},
+	{Name: "vscales1", Type: "WEIGHT_SCALE", Optional: true, Instead: 4},
+	{Name: "vbiases1", Type: "WEIGHT_SCALE", Optional: true, Instead: 5},
 }}
 
 // ExpertsSortArguments are the buffers of the kernel experts_sort, in order.

@@ -201,7 +201,7 @@ func (e ManyExperts) sortCase(tile Tile, capacity int, s Sizes) *Case {
 		experts[i] = int32(math.Abs(r.NormFloat64())*float64(e.Count)/3) % int32(e.Count)
 	}
 	all := e.SortedTiles(tile, c.Capacity)
-	order, tiles := c.out(I32, len(experts)), c.out(I32, 4*all)
+	order, tiles := c.out(I32, c.Capacity*e.Parts()), c.out(I32, 4*all)
 	c.run(l, ExpertsSortArguments[*Buffer]{Experts: c.ints(experts...), Order: order, Tiles: tiles, Step: c.step()})
 	c.reference = func() {
 		wantOrder, wantTiles := e.ReferenceSort(tile, experts[:c.Tokens*e.Top])
@@ -233,7 +233,28 @@ func (e ManyExperts) casePairs(c *Case, tile Tile) (experts []int32, count int) 
 			experts = append(experts, int32(i%count))
 		}
 	}
+	for e.Shared && len(experts)%e.Top > 0 {
+		experts = append(experts, experts[len(experts)-1])
+	}
 	return experts, count
+}
+
+// part returns the token of a part, and which expert of the stack it has: -1 where it has the shared one.
+func (e ManyExperts) part(experts []int32, part int32) (token, expert int) {
+	token, at := int(part)/e.Parts(), int(part)%e.Parts()-btoi(e.Shared)
+	if at < 0 {
+		return token, -1
+	}
+	return token, int(experts[token*e.Top+at])
+}
+
+// rows returns the rows of a product of a part of a token: of the shared expert's weight, or of an expert's of size
+// rows in the stack.
+func (e ManyExperts) rows(expert, size, rows int, shared, all func() *Weight) *Weight {
+	if expert < 0 {
+		return shared().rows(0, rows)
+	}
+	return all().rows(expert*size, rows)
 }
 
 // newCase returns the case of a tiled product, the experts, the order of pairs, and the pairs whose results are
@@ -266,7 +287,13 @@ func (e ManyExperts) upCase(l Launch, tile Tile, s Sizes) *Case {
 	gate, gates := c.weight(e.Format, count*e.Inner, e.Hidden, count*e.Inner)
 	up, ups := c.weight(e.Format, count*e.Inner, e.Hidden, count*e.Inner)
 	x, out := c.vectors(m, ceil(len(experts), e.Top)), c.out(d, len(order)*e.Inner)
-	c.run(l, ExpertsMatMulUpArguments[*Buffer]{W0: gates, W1: ups, Order: orders, Tiles: tiles, X: x, H: out})
+	args := ExpertsMatMulUpArguments[*Buffer]{W0: gates, W1: ups, Order: orders, Tiles: tiles, X: x, H: out}
+	sharedGate, sharedUp := gate, up
+	if e.Shared {
+		sharedGate, args.V0 = c.weight(e.Format, e.Inner, e.Hidden, e.Inner)
+		sharedUp, args.V1 = c.weight(e.Format, e.Inner, e.Hidden, e.Inner)
+	}
+	c.run(l, args)
 	c.reference = func() {
 		product := MatMulGLU{Matrices: m, N: rows, Activation: e.Activation}
 		bound = Bounds{2 * bound.Test, 2 * bound.SelfTest}
@@ -275,10 +302,9 @@ func (e ManyExperts) upCase(l Launch, tile Tile, s Sizes) *Case {
 			y = c.wantAmong(out, bound, pairs, len(order), rows, e.Inner)
 		}
 		for i, at := range pairs {
-			pair := int(order[at])
-			expert := int(experts[pair]) * e.Inner
-			product.Reference(gate().rows(expert, rows), up().rows(expert, rows),
-				x.Values()[pair/e.Top*e.Hidden:][:e.Hidden], y[i*rows:][:rows])
+			token, expert := e.part(experts, order[at])
+			product.Reference(e.rows(expert, e.Inner, rows, sharedGate, gate),
+				e.rows(expert, e.Inner, rows, sharedUp, up), x.Values()[token*e.Hidden:][:e.Hidden], y[i*rows:][:rows])
 			for k := 0; e.Lanes && k < rows; k += 8 { // eight numbers stand together, in an order of their own
 				var eight [8]float32
 				for j := range eight {
@@ -298,7 +324,12 @@ func (e ManyExperts) downCase(l Launch, tile Tile, s Sizes) *Case {
 	_, bound := m.tiled()
 	down, w := c.weight(e.Format, count*e.Hidden, e.Inner, count*e.Hidden)
 	h, out := c.vectors(m, len(order)), c.out(F32, len(order)*e.Hidden)
-	c.run(l, ExpertsMatMulDownArguments[*Buffer]{W: w, Order: orders, Tiles: tiles, H: h, Y: out})
+	args := ExpertsMatMulDownArguments[*Buffer]{W: w, Order: orders, Tiles: tiles, H: h, Y: out}
+	shared := down
+	if e.Shared {
+		shared, args.V = c.weight(e.Format, e.Hidden, e.Inner, e.Hidden)
+	}
+	c.run(l, args)
 	c.reference = func() {
 		slices.SortFunc(pairs, func(a, b int) int { return int(order[a] - order[b]) })
 		product, to := MatMul{Matrices: m, N: rows}, make([]int, len(pairs))
@@ -307,8 +338,9 @@ func (e ManyExperts) downCase(l Launch, tile Tile, s Sizes) *Case {
 		}
 		y := c.wantAmong(out, bound, to, len(order), rows, e.Hidden)
 		for i, at := range pairs {
-			product.Reference(down().rows(int(experts[to[i]])*e.Hidden, rows), h.Values()[at*e.Inner:][:e.Inner],
-				nil, y[i*rows:][:rows])
+			_, expert := e.part(experts, int32(to[i]))
+			product.Reference(e.rows(expert, e.Hidden, rows, shared, down), h.Values()[at*e.Inner:][:e.Inner], nil,
+				y[i*rows:][:rows])
 		}
 	}
 	return c
@@ -326,9 +358,10 @@ func (c *Case) vectors(m Matrices, n int) *Buffer {
 func (e ManyExperts) combineCase(s Sizes) *Case {
 	c := newCase(s, caseTokens, 0)
 	l, _ := e.LaunchCombine(c.Capacity)
-	x, scores := c.random(F32, c.Tokens*e.Top*e.Hidden), c.random(F32, c.Tokens*e.Top)
+	x, scores := c.random(F32, c.Tokens*e.Parts()*e.Hidden), c.random(F32, c.Tokens*e.Top)
 	extra, out := c.random(F32, c.Tokens*e.Hidden), c.out(F32, c.Capacity*e.Hidden)
-	c.run(l, ExpertsCombineArguments[*Buffer]{X: x, Scores: scores, Extra: extra, Y: out, Step: c.step()})
+	gates := c.random(F32, c.Tokens)
+	c.run(l, ExpertsCombineArguments[*Buffer]{X: x, Scores: scores, Extra: extra, Y: out, Gates: gates, Step: c.step()})
 	c.reference = func() {
 		y := c.want(out, Bounds{2e-6, sums(1)}, c.Tokens*e.Hidden)
 		for i := range y {
@@ -336,9 +369,13 @@ func (e ManyExperts) combineCase(s Sizes) *Case {
 			if e.Residual {
 				sum = float64(extra.Values()[i])
 			}
-			for j := range e.Top {
-				pair := i/e.Hidden*e.Top + j
-				sum += float64(float64(scores.Values()[pair]) * float64(x.Values()[pair*e.Hidden+i%e.Hidden]))
+			token := i / e.Hidden
+			for j := range e.Parts() {
+				score := 1 / (1 + math.Exp(-float64(gates.Values()[token])))
+				if j >= btoi(e.Shared) {
+					score = float64(scores.Values()[token*e.Top+j-btoi(e.Shared)])
+				}
+				sum += float64(score * float64(x.Values()[(token*e.Parts()+j)*e.Hidden+i%e.Hidden]))
 			}
 			y[i] = float32(sum)
 		}

@@ -2,24 +2,24 @@
 #ifdef ENTRY_experts_direct_up
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void experts_direct_up_entry(void* const* a) {
-  experts_direct_up((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const uint*)a[3], (device const WEIGHT_SCALE*)a[4], (device const WEIGHT_SCALE*)a[5], (device const int*)a[6], (device const int*)a[7], (device const bfloat*)a[8], (device bfloat*)a[9], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+  experts_direct_up((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const uint*)a[3], (device const WEIGHT_SCALE*)a[4], (device const WEIGHT_SCALE*)a[5], (device const int*)a[6], (device const int*)a[7], (device const bfloat*)a[8], (device bfloat*)a[9], (device const uint*)a[10], (device const WEIGHT_SCALE*)a[11], (device const WEIGHT_SCALE*)a[12], (device const uint*)a[13], (device const WEIGHT_SCALE*)a[14], (device const WEIGHT_SCALE*)a[15], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(experts_direct_up, DIRECT_BOUND, 10)
+PORT_ENTRY(experts_direct_up, DIRECT_BOUND, 16)
 #else
-extern "C" __global__ void __launch_bounds__(DIRECT_BOUND) experts_direct_up_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device const int* order, device const int* tiles, device const bfloat* x, device bfloat* h) {
-  experts_direct_up(w0, scales0, biases0, w1, scales1, biases1, order, tiles, x, h, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+extern "C" __global__ void __launch_bounds__(DIRECT_BOUND) experts_direct_up_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device const int* order, device const int* tiles, device const bfloat* x, device bfloat* h, device const uint* v0, device const WEIGHT_SCALE* vscales0, device const WEIGHT_SCALE* vbiases0, device const uint* v1, device const WEIGHT_SCALE* vscales1, device const WEIGHT_SCALE* vbiases1) {
+  experts_direct_up(w0, scales0, biases0, w1, scales1, biases1, order, tiles, x, h, v0, vscales0, vbiases0, v1, vscales1, vbiases1, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
 #endif
 #endif
 #ifdef ENTRY_experts_direct_down
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void experts_direct_down_entry(void* const* a) {
-  experts_direct_down((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const int*)a[3], (device const int*)a[4], (device const bfloat*)a[5], (device float*)a[6], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+  experts_direct_down((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const int*)a[3], (device const int*)a[4], (device const bfloat*)a[5], (device float*)a[6], (device const uint*)a[7], (device const WEIGHT_SCALE*)a[8], (device const WEIGHT_SCALE*)a[9], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(experts_direct_down, DIRECT_BOUND, 7)
+PORT_ENTRY(experts_direct_down, DIRECT_BOUND, 10)
 #else
-extern "C" __global__ void __launch_bounds__(DIRECT_BOUND) experts_direct_down_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const int* order, device const int* tiles, device const bfloat* h, device float* y) {
-  experts_direct_down(w, scales, biases, order, tiles, h, y, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+extern "C" __global__ void __launch_bounds__(DIRECT_BOUND) experts_direct_down_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const int* order, device const int* tiles, device const bfloat* h, device float* y, device const uint* v, device const WEIGHT_SCALE* vscales, device const WEIGHT_SCALE* vbiases) {
+  experts_direct_down(w, scales, biases, order, tiles, h, y, v, vscales, vbiases, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
 #endif
 #endif

@@ -5,10 +5,13 @@
 // The products of experts_matmul.metal, for experts of some tokens each: the same buffers, x and h in the order of lanes, the same
 // tiles, results that differ by roundings.
 // A tile's vectors are those of an expert's tokens, by their places in the order of tiles.
-#ifndef EXPERTS_TOP
-#define EXPERTS_TOP 2
+
+#ifndef EXPERTS_PARTS
+#define EXPERTS_PARTS 2                 // experts of a token, the shared one included
 #define EXPERTS_N 64                    // rows of one matrix of the stack: a multiple of 16, of 32 for experts_direct_down
 #define EXPERTS_ACTIVATION ACTIVATION_SILU
+#define EXPERTS_SHARED 0                // 1: there is a shared expert, number EXPERTS_COUNT, with weights of its own
+#define EXPERTS_COUNT 8                 // experts of the stack
 #endif
 
 // Gate and up are the simdgroup's two tiles of rows.
@@ -18,7 +21,7 @@ inline void direct_up(thread const direct_weight* rows, device const int* order,
   float sums[EIGHTS * 8];
   UNROLL for (int n = 0; n < EIGHTS; n++) {
     const int pair = order[min(first + n * 8 + lane / 4, end - 1)];
-    from[n] = x + long(pair / EXPERTS_TOP) * MATMUL_K + lane % 4 * 8;
+    from[n] = x + long(pair / EXPERTS_PARTS) * MATMUL_K + lane % 4 * 8;
   }
   direct_multiply<EIGHTS, false>(rows, from, lane, sums);
   UNROLL for (int n = 0; n < EIGHTS; n++) {
@@ -43,15 +46,26 @@ kernel void experts_direct_up(device const uint* w0 [[buffer(0)]],
                               device const int* tiles [[buffer(7)]],
                               device const bfloat* x [[buffer(8)]],
                               device bfloat* h [[buffer(9)]],
+                              device const uint* v0 [[buffer(10)]],
+                              device const WEIGHT_SCALE* vscales0 [[buffer(11)]],
+                              device const WEIGHT_SCALE* vbiases0 [[buffer(12)]],
+                              device const uint* v1 [[buffer(13)]],
+                              device const WEIGHT_SCALE* vscales1 [[buffer(14)]],
+                              device const WEIGHT_SCALE* vbiases1 [[buffer(15)]],
                               uint3 group [[threadgroup_position_in_grid]],
                               uint thread_index [[thread_index_in_threadgroup]]) {
-  const int expert = tiles[group.y * 4];
+  int expert = tiles[group.y * 4];
   const int first = tiles[group.y * 4 + 1];
   const int end = tiles[group.y * 4 + 2];
   const int lane = int(thread_index % 32);
   const int column = (int(group.x) * MATMUL_WN + int(thread_index / 32)) * 16;
   if (expert < 0 || column >= EXPERTS_N) return;
   direct_weight rows[DIRECT_ROWS];
+  if (EXPERTS_SHARED && expert == EXPERTS_COUNT) {
+    w0 = v0, scales0 = vscales0, biases0 = vbiases0;
+    w1 = v1, scales1 = vscales1, biases1 = vbiases1;
+    expert = 0;
+  }
   UNROLL for (int r = 0; r < DIRECT_ROWS; r++) {
     const long row = long(expert) * EXPERTS_N + column + lane / 4 + r % 2 * 8;
     direct_row(rows[r], r < 2 ? w0 : w1, r < 2 ? scales0 : scales1, r < 2 ? biases0 : biases1, row, lane);
@@ -98,15 +112,22 @@ kernel void experts_direct_down(device const uint* w [[buffer(0)]],
                                 device const int* tiles [[buffer(4)]],
                                 device const bfloat* h [[buffer(5)]],
                                 device float* y [[buffer(6)]],
+                                device const uint* v [[buffer(7)]],
+                                device const WEIGHT_SCALE* vscales [[buffer(8)]],
+                                device const WEIGHT_SCALE* vbiases [[buffer(9)]],
                                 uint3 group [[threadgroup_position_in_grid]],
                                 uint thread_index [[thread_index_in_threadgroup]]) {
-  const int expert = tiles[group.y * 4];
+  int expert = tiles[group.y * 4];
   const int first = tiles[group.y * 4 + 1];
   const int end = tiles[group.y * 4 + 2];
   const int lane = int(thread_index % 32);
   const int column = (int(group.x) * MATMUL_WN + int(thread_index / 32)) * 32;
   if (expert < 0 || column >= EXPERTS_N) return;
   direct_weight rows[DIRECT_ROWS];
+  if (EXPERTS_SHARED && expert == EXPERTS_COUNT) {
+    w = v, scales = vscales, biases = vbiases;
+    expert = 0;
+  }
   UNROLL for (int r = 0; r < DIRECT_ROWS; r++) direct_row(rows[r], w, scales, biases, long(expert) * EXPERTS_N + column + lane / 4 + r * 8, lane);
   switch ((end - first + 7) / 8) {
     case 1: direct_down<1>(rows, order, h, y, first, end, column, lane); break;

@@ -17,9 +17,15 @@ type ManyExperts struct {
 	Exact bool
 	// Residual says that extra is added to the result.
 	Residual bool
+	// Shared says that every token also has a shared expert, which stands before the chosen ones. It has weights of its
+	// own with the same Inner and Format. Its score is the sigmoid of a number.
+	Shared bool
 	// Lanes says that X and H are in the order InLanes, for tiles of BK 0. Other tiles take rows.
 	Lanes bool
 }
+
+// Parts returns the number of experts of a token, including a shared one.
+func (e ManyExperts) Parts() int { return e.Top + btoi(e.Shared) }
 
 func (e ManyExperts) up() Matrices   { return e.matrices(e.Hidden) }
 func (e ManyExperts) down() Matrices { return e.matrices(e.Inner) }
@@ -64,7 +70,7 @@ func (e ManyExperts) checkDirect(t Tile) error {
 // MaxTiles returns the largest number of tiles for up to tokens tokens.
 func (e ManyExperts) MaxTiles(t Tile, tokens int) int {
 	pairs := tokens * e.Top
-	return min(pairs, e.Count+pairs/t.BM)
+	return min(pairs, e.Count+pairs/t.BM) + btoi(e.Shared)*ceil(tokens, t.BM)
 }
 
 // SortedTiles returns the number of tiles that LaunchSort writes, including those without pairs: MaxTiles rounded up to
@@ -74,11 +80,11 @@ func (e ManyExperts) SortedTiles(t Tile, tokens int) int {
 }
 
 // LaunchSort is the dispatch for up to tokens tokens. It takes ExpertsSortArguments: Experts i32 [T, Top], Order i32
-// [T·Top], Tiles i32 [SortedTiles, 4].
+// [T·Parts], Tiles i32 [SortedTiles, 4].
 func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
-	if e.Count < 1 || e.Count > 512 || e.Top < 1 || tokens*e.Top > 1<<16-1 {
+	if e.Count < 1 || e.Count > 512 || e.Top < 1 || tokens*e.Parts() > 1<<16-1 {
 		return Launch{}, fmt.Errorf("experts_sort: %d tokens with %d of %d experts, want at most 512 experts "+
-			"and %d pairs", tokens, e.Top, e.Count, 1<<16-1)
+			"and %d pairs", tokens, e.Parts(), e.Count, 1<<16-1)
 	}
 	simds := 32
 	for simds*e.Count*2 > 28<<10 {
@@ -86,23 +92,24 @@ func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 	}
 	l := Launch{
 		File: "experts_sort", Kernel: "experts_sort",
-		Defines: define("SORT_TOP", e.Top, "SORT_EXPERTS", e.Count, "SORT_SIMDS", simds, "SORT_ROWS", t.BM,
-			"SORT_TILES", e.SortedTiles(t, tokens)),
+		Defines: define("SORT_TOP", e.Top, "SORT_SHARED", e.Shared, "SORT_EXPERTS", e.Count, "SORT_SIMDS", simds,
+			"SORT_ROWS", t.BM, "SORT_TILES", e.SortedTiles(t, tokens)),
 		Groups: [3]int{1, 1, 1}, Threads: [3]int{simds * 32, 1, 1},
 	}
 	l.Case = func(s Sizes) *Case { return e.sortCase(t, tokens, s) }
 	return l, nil
 }
 
-// LaunchUp is the dispatch for up to tokens tokens. It takes ExpertsMatMulUpArguments: gate W0 and up W1, X [T, Hidden]
-// as Prepare leaves it, H [T·Top, Inner] in bf16, or f32 where Exact.
+// LaunchUp is the dispatch for up to tokens tokens. It takes ExpertsMatMulUpArguments: gate W0 and up W1, V0 and V1 of
+// the shared expert, X [T, Hidden] as Prepare leaves it, H [T·Parts, Inner] in bf16, or f32 where Exact.
 func (e ManyExperts) LaunchUp(t Tile, tokens int) (Launch, error) {
 	l, err := e.launch(e.up(), t, "up", 2, e.Inner, tokens)
 	l.Case = func(s Sizes) *Case { return e.upCase(l, t, s) }
 	return l, err
 }
 
-// LaunchDown is the dispatch for up to tokens tokens. It takes ExpertsMatMulDownArguments: Y f32 [T, Top, Hidden].
+// LaunchDown is the dispatch for up to tokens tokens. It takes ExpertsMatMulDownArguments: W, V of the
+// shared expert, Y f32 [T, Parts, Hidden].
 func (e ManyExperts) LaunchDown(t Tile, tokens int) (Launch, error) {
 	l, err := e.launch(e.down(), t, "down", 1, e.Hidden, tokens)
 	l.Case = func(s Sizes) *Case { return e.downCase(l, t, s) }
@@ -120,14 +127,14 @@ func (e ManyExperts) launch(m Matrices, t Tile, product string, planes, n, token
 	}
 	return Launch{
 		File: file, Kernel: kernel,
-		Defines: append(m.tileDefines(t, 1), define("EXPERTS_TOP", e.Top, "EXPERTS_N", n, "EXPERTS_ACTIVATION",
-			int(e.Activation))...),
+		Defines: append(m.tileDefines(t, 1), define("EXPERTS_PARTS", e.Parts(), "EXPERTS_N", n, "EXPERTS_ACTIVATION",
+			int(e.Activation), "EXPERTS_SHARED", e.Shared, "EXPERTS_COUNT", e.Count)...),
 		Groups: [3]int{ceil(n*planes, t.BN), e.MaxTiles(t, tokens), 1}, Threads: [3]int{t.threads(), 1, 1},
 	}, nil
 }
 
 // LaunchCombine is the dispatch for up to tokens tokens. It takes ExpertsCombineArguments: X, the Y of LaunchDown,
-// Scores f32 [T, Top], Extra and Y f32 [T, Hidden].
+// Scores f32 [T, Top], Extra and Y f32 [T, Hidden], Gates f32 [T] of the shared expert.
 func (e ManyExperts) LaunchCombine(tokens int) (Launch, error) {
 	if e.Hidden%4 != 0 {
 		return Launch{}, fmt.Errorf("experts_combine: %d columns, want a multiple of 4", e.Hidden)
@@ -135,24 +142,34 @@ func (e ManyExperts) LaunchCombine(tokens int) (Launch, error) {
 	threads := min(128, ceil(e.Hidden/4, 32)*32)
 	return Launch{
 		File: "experts_sort", Kernel: "experts_combine", Case: e.combineCase,
-		Defines: define("SORT_TOP", e.Top, "COMBINE_N", e.Hidden, "COMBINE_RESIDUAL", e.Residual,
+		Defines: define("SORT_TOP", e.Top, "SORT_SHARED", e.Shared, "COMBINE_N", e.Hidden, "COMBINE_RESIDUAL", e.Residual,
 			"COMBINE_THREADS", threads),
 		Groups: [3]int{ceil(e.Hidden/4, threads), tokens, 1}, Threads: [3]int{threads, 1, 1},
 	}, nil
 }
 
-// ReferenceSort computes what LaunchSort does for the pairs: their order, and tiles of BM rows.
+// ReferenceSort computes what LaunchSort does for experts [T, Top]: the order of the parts, and tiles of BM rows. The
+// shared expert comes first and has the number Count.
 func (e ManyExperts) ReferenceSort(t Tile, experts []int32) (order []int32, tiles [][4]int32) {
+	cut := func(expert int32, first int) {
+		for ; first < len(order); first += t.BM {
+			tiles = append(tiles, [4]int32{expert, int32(first), int32(min(first+t.BM, len(order)))})
+		}
+	}
+	if e.Shared {
+		for token := range len(experts) / e.Top {
+			order = append(order, int32(token*e.Parts()))
+		}
+		cut(int32(e.Count), 0)
+	}
 	for expert := range int32(e.Count) {
 		first := len(order)
 		for pair, at := range experts {
 			if at == expert {
-				order = append(order, int32(pair))
+				order = append(order, int32(pair/e.Top*e.Parts()+btoi(e.Shared)+pair%e.Top))
 			}
 		}
-		for ; first < len(order); first += t.BM {
-			tiles = append(tiles, [4]int32{expert, int32(first), int32(min(first+t.BM, len(order)))})
-		}
+		cut(expert, first)
 	}
 	return order, tiles
 }

@@ -18,10 +18,11 @@ func TestExpertsSort(t *testing.T) {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			t.Parallel()
 			e := kernels.ManyExperts{Count: c.count, Top: c.top}
-			tile := kernels.Tile{BM: 16}
-			l, err := e.LaunchSort(tile, c.tokens)
-			require.NoError(t, err)
-			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: c.written, Capacity: c.tokens}))
+			for _, e.Shared = range []bool{false, true} {
+				l, err := e.LaunchSort(kernels.Tile{BM: 16}, c.tokens)
+				require.NoError(t, err)
+				kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: c.written, Capacity: c.tokens}))
+			}
 		})
 	}
 	_, err := kernels.ManyExperts{Count: 600, Top: 2}.LaunchSort(kernels.Tile{BM: 16}, 4)
@@ -32,7 +33,9 @@ func TestManyExperts(t *testing.T) {
 	t.Parallel()
 	direct := kernels.ManyExperts{Format: affine4, Count: 3, Top: 2, Hidden: 256, Inner: 512,
 		Activation: kernels.SiLU, Residual: true, Lanes: true}
-	all, symmetric := direct, direct
+	all, symmetric, shared, sharedOf8 := direct, direct, direct, direct
+	shared.Shared = true
+	sharedOf8.Shared, sharedOf8.Residual, sharedOf8.Count, sharedOf8.Top = true, false, 10, 8
 	all.Count, all.Residual = 2, false // all tokens have both
 	symmetric.Symmetric, symmetric.Count, symmetric.Activation = true, 5, kernels.GELUTanh
 	symmetric.Hidden, symmetric.Inner = 1024, 256
@@ -58,6 +61,10 @@ func TestManyExperts(t *testing.T) {
 			kernels.Tile{BM: 16, BN: 64, BK: 32, WM: 1, WN: 2}, 22, 20},
 		{kernels.ManyExperts{Format: mxfp8, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU,
 			Exact: true}, kernels.Tile{BM: 32, BN: 32, BK: 16, WM: 2, WN: 1}, 22, 20},
+		{shared, kernels.Tile{BM: 32, BN: 128, WM: 1, WN: 4}, 37, 35}, // tiles of 32 and 3 of the shared expert
+		{sharedOf8, kernels.Tile{BM: 8, BN: 64, WM: 1, WN: 2}, 22, 20},
+		{kernels.ManyExperts{Format: affine4, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU,
+			Shared: true}, kernels.Tile{BM: 16, BN: 64, BK: 32, WM: 1, WN: 2}, 22, 20},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			oneOfThree(t)

@@ -4,14 +4,20 @@
 // Mixtures of experts for many tokens: an expert is multiplied with all of its tokens. Pairs are sorted by expert
 // (experts_sort); a tile is a block of rows of one expert. The grid is (blocks of columns, tiles).
 
-#ifndef EXPERTS_TOP
-#define EXPERTS_TOP 2
+#ifndef EXPERTS_PARTS     // experts of a token, the shared one included
+#define EXPERTS_PARTS 2
 #endif
 #ifndef EXPERTS_N         // rows of one matrix of the stack
 #define EXPERTS_N 64
 #endif
 #ifndef EXPERTS_ACTIVATION
 #define EXPERTS_ACTIVATION ACTIVATION_SILU
+#endif
+#ifndef EXPERTS_SHARED    // 1: there is a shared expert, number EXPERTS_COUNT, with weights of its own
+#define EXPERTS_SHARED 0
+#endif
+#ifndef EXPERTS_COUNT     // experts of the stack
+#define EXPERTS_COUNT 8
 #endif
 
 // h [pairs in order, N] = activation(gate x) * (up x), in the type of the tiles; x [T, K].
@@ -26,18 +32,29 @@ kernel void experts_matmul_up(device const uint* w0 [[buffer(0)]],
                               device const int* tiles [[buffer(7)]],
                               device const MATMUL_T* x [[buffer(8)]],
                               device MATMUL_T* h [[buffer(9)]],
+                              device const uint* v0 [[buffer(10)]],  // absent: w0
+                              device const WEIGHT_SCALE* vscales0 [[buffer(11)]],
+                              device const WEIGHT_SCALE* vbiases0 [[buffer(12)]],
+                              device const uint* v1 [[buffer(13)]],  // absent: w1
+                              device const WEIGHT_SCALE* vscales1 [[buffer(14)]],
+                              device const WEIGHT_SCALE* vbiases1 [[buffer(15)]],
                               uint3 group [[threadgroup_position_in_grid]],
                               uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(MATMUL_T, xs, MATMUL_XS);
   TG_ARRAY(MATMUL_T, ws, MATMUL_WS);
-  const int expert = tiles[group.y * 4];
+  int expert = tiles[group.y * 4];
   const int first = tiles[group.y * 4 + 1];
   const int end = tiles[group.y * 4 + 2];
   const int col0 = int(group.x) * (MATMUL_BN / 2);
   if (expert < 0) return;
   int rows[MATMUL_XV];
   UNROLL for (int i = 0; i < MATMUL_XV; i++) {
-    rows[i] = order[min(first + (int(thread_index) + i * MATMUL_THREADS) / MATMUL_ROW, end - 1)] / EXPERTS_TOP;
+    rows[i] = order[min(first + (int(thread_index) + i * MATMUL_THREADS) / MATMUL_ROW, end - 1)] / EXPERTS_PARTS;
+  }
+  if (EXPERTS_SHARED && expert == EXPERTS_COUNT) {
+    w0 = v0, scales0 = vscales0, biases0 = vbiases0;
+    w1 = v1, scales1 = vscales1, biases1 = vbiases1;
+    expert = 0;
   }
   const long words = long(expert) * EXPERTS_N * WEIGHT_WORDS(MATMUL_K);
   const long affine = long(expert) * EXPERTS_N * (MATMUL_K / WEIGHT_GROUP);
@@ -68,11 +85,14 @@ kernel void experts_matmul_down(device const uint* w [[buffer(0)]],
                                 device const int* tiles [[buffer(4)]],
                                 device const MATMUL_T* h [[buffer(5)]],
                                 device float* y [[buffer(6)]],
+                                device const uint* v [[buffer(7)]],  // absent: w
+                                device const WEIGHT_SCALE* vscales [[buffer(8)]],
+                                device const WEIGHT_SCALE* vbiases [[buffer(9)]],
                                 uint3 group [[threadgroup_position_in_grid]],
                                 uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(MATMUL_T, xs, MATMUL_XS);
   TG_ARRAY(MATMUL_T, ws, MATMUL_WS);
-  const int expert = tiles[group.y * 4];
+  int expert = tiles[group.y * 4];
   const int first = tiles[group.y * 4 + 1];
   const int end = tiles[group.y * 4 + 2];
   const int col0 = int(group.x) * MATMUL_BN;
@@ -80,6 +100,10 @@ kernel void experts_matmul_down(device const uint* w [[buffer(0)]],
   int rows[MATMUL_XV];
   UNROLL for (int i = 0; i < MATMUL_XV; i++) {
     rows[i] = min(first + (int(thread_index) + i * MATMUL_THREADS) / MATMUL_ROW, end - 1);
+  }
+  if (EXPERTS_SHARED && expert == EXPERTS_COUNT) {
+    w = v, scales = vscales, biases = vbiases;
+    expert = 0;
   }
   const long words = long(expert) * EXPERTS_N * WEIGHT_WORDS(MATMUL_K);
   const long affine = long(expert) * EXPERTS_N * (MATMUL_K / WEIGHT_GROUP);
