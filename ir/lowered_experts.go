@@ -89,20 +89,34 @@ func expandExperts(b *Builder, op *Op) []*Value {
 	return []*Value{plus(b, y, op.Input("extra"))}
 }
 
-// expandRoutedExperts gives the mixture of the experts that the logits choose, the expert of all tokens times
-// sigmoid(shared_score), and the extra term. Without shared_up both halves of the expert of all tokens are one weight,
-// shared_gate.
+// expandSortedExperts gives the mixture of experts, the expert of all tokens, and the extra term.
+func expandSortedExperts(b *Builder, op *Op) []*Value {
+	attrs := Attrs[ExpertsAttrs](op)
+	x := normed(b, op.Input("x"), op.Input("norm"), attrs.Eps, attrs.Norm)
+	y := mixed(b, op, attrs.Activation, x, op.Input("indices"), op.Input("scores"))
+	return []*Value{plus(b, withShared(b, op, attrs.Activation, x, y), op.Input("extra"))}
+}
+
+// expandRoutedExperts gives the mixture of the experts that the logits choose, the expert of all tokens, and the extra
+// term.
 func expandRoutedExperts(b *Builder, op *Op) []*Value {
 	attrs := Attrs[RoutedExpertsAttrs](op)
 	x := normed(b, op.Input("x"), op.Input("norm"), attrs.Eps, attrs.Norm)
 	scores, indices := routed(b, op, attrs.K, attrs.Precise)
 	y := mixed(b, op, attrs.Activation, x, indices, scores)
-	if down := op.Input("shared_down"); down != nil {
-		h := sharedPair(b, x, op.Input("shared_gate"), op.Input("shared_up"), attrs.Activation)
-		y = plus(b, y, b.Value("glu", &GLUAttrs{Activation: "sigmoid"}, op.Input("shared_score"),
-			b.Value("linear", nil, h, down)))
+	return []*Value{plus(b, withShared(b, op, attrs.Activation, x, y), op.Input("extra"))}
+}
+
+// withShared returns y plus the expert of all tokens times sigmoid(shared_score), or y where op has no such expert.
+// Without shared_up both halves of that expert are one weight, shared_gate.
+func withShared(b *Builder, op *Op, activation string, x, y *Value) *Value {
+	down := op.Input("shared_down")
+	if down == nil {
+		return y
 	}
-	return []*Value{plus(b, y, op.Input("extra"))}
+	h := sharedPair(b, x, op.Input("shared_gate"), op.Input("shared_up"), activation)
+	return plus(b, y, b.Value("glu", &GLUAttrs{Activation: "sigmoid"}, op.Input("shared_score"),
+		b.Value("linear", nil, h, down)))
 }
 
 // sharedPair is activation(x·gateᵀ) · x·upᵀ.

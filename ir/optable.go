@@ -335,8 +335,10 @@ var Ops = []OpDef{
 	{Name: "router", Operands: operands("logits scale?"), Attrs: RouterAttrs{}, Results: 2, Expand: expandRouter},
 	{Name: "experts", Operands: operands("x gate:weight up:weight down:weight indices scores norm? extra?"),
 		Attrs: ExpertsAttrs{Activation: "silu"}, Results: 1, Expand: expandExperts},
-	{Name: "sorted_experts", Operands: operands("x gate:weight up:weight down:weight indices scores norm? extra?"),
-		Attrs: ExpertsAttrs{Activation: "silu"}, Results: 1, Expand: expandExperts},
+	{Name: "sorted_experts", Operands: operands(
+		"x gate:weight up:weight down:weight indices scores norm? shared_gate:weight? shared_up:weight? " +
+			"shared_down:weight? shared_score? extra?"),
+		Attrs: ExpertsAttrs{Activation: "silu"}, Results: 1, Expand: expandSortedExperts},
 	{Name: "routed_experts", Operands: operands(
 		"x gate:weight up:weight down:weight logits norm? shared_gate:weight? shared_up:weight? shared_down:weight? " +
 			"shared_score? extra? scale?"),

@@ -174,6 +174,32 @@ func (m *mixture) few(b *binder, upBytes, downBytes int, up, down kernels.Argume
 			func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) }, downBytes, down)
 }
 
+// shared has the operands of a mixture's shared expert.
+type shared struct {
+	gate, up, down kernels.WeightArguments[operand]
+	score          operand
+}
+
+// shared collects the operands of the shared expert. They are empty where there is none. It returns false where they
+// are not what the kernels take.
+func (m *mixture) shared(b *binder) (s shared, ok bool) {
+	if !m.kernel.Shared {
+		return s, true
+	}
+	first, second, last, score := b.x.exe.weight(b.Op.Input("shared_gate")), b.x.exe.weight(b.Op.Input("shared_up")),
+		b.x.exe.weight(b.Op.Input("shared_down")), b.floats("shared_score")
+	if first == nil || last == nil || score == nil || !score.isDense() {
+		return s, false
+	}
+	s.gate, s.down, s.score = first.arguments(), last.arguments(), bytesOf(score)
+	if second != nil {
+		s.up = second.arguments()
+	} else {
+		s.gate, s.up = first.part(0, m.kernel.Inner), first.part(m.kernel.Inner, m.kernel.Inner)
+	}
+	return s, true
+}
+
 // bindRoutedExperts binds a mixture whose router is computed by its first kernel. The shared expert counts as one more
 // expert.
 func bindRoutedExperts(b *binder) bool {
@@ -204,18 +230,12 @@ func bindRoutedExperts(b *binder) bool {
 			kernels.ExpertsDownArguments[operand]{W: down, Experts: chosen, Scores: scores, X: whole(hidden),
 				Extra: m.extra, Y: bytesOf(m.out), Step: at})
 	}
-	first, second, last, score := b.x.exe.weight(b.Op.Input("shared_gate")), b.x.exe.weight(b.Op.Input("shared_up")),
-		b.x.exe.weight(b.Op.Input("shared_down")), b.floats("shared_score")
-	if first == nil || last == nil || score == nil {
+	s, ok := m.shared(b)
+	if !ok {
 		return false
 	}
-	choose.E, choose.Gates = last.arguments(), bytesOf(score)
-	if second == nil {
-		choose.V0, choose.V1 = first.part(0, e.Inner), first.part(e.Inner, e.Inner)
-	} else {
-		choose.V0, choose.V1 = first.arguments(), second.arguments()
-	}
-	return m.few(b, upBytes+2*m.gate.bytes(), downBytes+last.bytes(), choose,
+	choose.V0, choose.V1, choose.E, choose.Gates = s.gate, s.up, s.down, s.score
+	return m.few(b, upBytes+2*m.gate.bytes(), downBytes+m.down.bytes(), choose,
 		kernels.ExpertsJoinArguments[operand]{W: down, V: choose.E, Experts: chosen, Scores: scores, X: whole(hidden),
 			Extra: m.extra, Y: bytesOf(m.out), Step: at})
 }
@@ -235,37 +255,38 @@ func bindSortedExperts(b *binder) bool {
 		return false
 	}
 	tile := variants[0]
-	pairs, at := m.tokens*e.Top, b.stepAt(m.tokens, nil)
-	if (m.x.format == f32) != exact {
+	parts, at := m.tokens*e.Parts(), b.stepAt(m.tokens, nil)
+	common, ok := m.shared(b)
+	if !ok || (m.x.format == f32) != exact {
 		return false
 	}
-	order, tiles := b.scratch(4*pairs), b.scratch(16*e.SortedTiles(tile, m.tokens))
+	order, tiles := b.scratch(4*parts), b.scratch(16*e.SortedTiles(tile, m.tokens))
 	width := 2
 	if exact {
 		width = 4
 	}
-	hidden, parts := b.scratch(width*pairs*e.Inner), b.scratch(4*pairs*e.Hidden)
+	hidden, results := b.scratch(width*parts*e.Inner), b.scratch(4*parts*e.Hidden)
 	sort, err := e.LaunchSort(tile, m.tokens)
 	b.launch("experts sort", sort, err, kernels.ExpertsSortArguments[operand]{Experts: bytesOf(m.indices),
 		Order: whole(order), Tiles: whole(tiles), Step: at})
 	ordered, tiled := whole(order), whole(tiles)
 	ordered.synthetic, tiled.synthetic = sortedPairs(e, tile, m.tokens)
-	read := min(pairs, e.Count)
+	read := min(m.tokens*e.Top, e.Count) + e.Parts() - e.Top
 	lift, err := e.LaunchUp(tile, m.tokens)
 	b.launch("experts up", lift, err, kernels.ExpertsMatMulUpArguments[operand]{W0: m.gate.arguments(),
-		W1: m.up.arguments(), Order: ordered, Tiles: tiled,
+		W1: m.up.arguments(), V0: common.gate, V1: common.up, Order: ordered, Tiles: tiled,
 		X: bytesOf(m.x), H: whole(hidden)})
 	tuned(b, variants, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) })
 	b.reading(read * 2 * m.gate.bytes())
 	fall, err := e.LaunchDown(tile, m.tokens)
 	b.launch("experts down", fall, err, kernels.ExpertsMatMulDownArguments[operand]{W: m.down.arguments(),
-		Order: ordered, Tiles: tiled, H: whole(hidden),
-		Y: whole(parts)})
+		V: common.down, Order: ordered, Tiles: tiled, H: whole(hidden),
+		Y: whole(results)})
 	tuned(b, variants, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })
 	b.reading(read * m.down.bytes())
 	e.Residual = b.Op.Input("extra") != nil
 	combine, err := e.LaunchCombine(m.tokens)
 	return b.launch("experts combine", combine, err,
-		kernels.ExpertsCombineArguments[operand]{X: whole(parts), Scores: bytesOf(m.scores), Extra: m.extra,
-			Y: bytesOf(m.out), Step: at})
+		kernels.ExpertsCombineArguments[operand]{X: whole(results), Scores: bytesOf(m.scores), Extra: m.extra,
+			Gates: common.score, Y: bytesOf(m.out), Step: at})
 }

@@ -42,8 +42,8 @@ func TestPacked(t *testing.T) {
 	require.Zero(t, compiled["matmul_direct"], "kernels: %v", compiled)
 }
 
-// TestExpertsInLanes: the experts of some tokens each take rows, and pass them on, in the order of lanes; so does a
-// gated norm of heads before a product.
+// TestExpertsInLanes: the experts of some tokens each take rows, and pass them on, in the order of lanes, and the
+// shared expert is one of them; with other tiles it is not. A gated norm of heads before a product writes such rows.
 func TestExpertsInLanes(t *testing.T) {
 	t.Parallel()
 	emulated(t)
@@ -53,7 +53,11 @@ func TestExpertsInLanes(t *testing.T) {
 		"down 8,256 256", "gate1 256 256", "up1 256 256", "down1 256 256")
 	run := runPacked(t, m, emulator.Options{Cores: 8, Lanes: true, TransferMemory: 200 << 10})
 	compiled := run(random.tensor(t, 1, 40, 32))
-	require.Positive(t, compiled["experts_direct"], "kernels: %v", compiled)
+	require.Equal(t, 2, compiled["experts_direct, shared"], "kernels: %v", compiled)
+	require.Zero(t, compiled["matmul_direct"]+compiled["matmul_direct, lanes"], "kernels: %v", compiled)
+	run = runPacked(t, m, emulator.Options{Cores: 8})
+	compiled = run(random.tensor(t, 1, 40, 32))
+	require.Equal(t, 2, compiled["experts_matmul"], "kernels: %v", compiled)
 	m = streamedModule(t, random, gatedHeads, "out 256 256")
 	run = runPacked(t, m, emulator.Options{Cores: 8, Groups: true, Lanes: true, TransferMemory: 200 << 10})
 	compiled = run(random.tensor(t, 1, 3, 32))
@@ -116,12 +120,16 @@ func TestStreamedRows(t *testing.T) {
 	}
 }
 
-// inLanes names a text, and says where its kernel writes rows in the order of lanes, or packed.
+// inLanes names a text, and says where its kernel writes rows in the order of lanes, or packed, and where sorted experts
+// have a shared one among them.
 func inLanes(s device.Source) string {
 	for _, eights := range []string{"4", "8", "16"} {
 		if strings.Contains(s.Text, "#define NORM_EIGHTS "+eights+"\n") {
 			return s.Name + ", packed"
 		}
+	}
+	if s.Name == "experts_direct" && strings.Contains(s.Text, "#define EXPERTS_SHARED 1\n") {
+		return s.Name + ", shared"
 	}
 	for _, define := range []string{"NORM_LANES", "MATMUL_LANES", "BLOCK_LANES"} {
 		if strings.Contains(s.Text, "#define "+define+" 1\n") {

@@ -95,6 +95,7 @@ func Experts(op *ir.Op) (k kernels.Experts, ok bool) {
 	switch a := op.Attrs.(type) {
 	case *ir.ExpertsAttrs:
 		k.Top, name, norm, k.Eps = width(op.Input("indices")), a.Activation, a.Norm, a.Eps
+		k.Shared = op.Def.Name == "sorted_experts" && op.Input("shared_down") != nil
 	case *ir.RoutedExpertsAttrs:
 		k.Top, name, norm, k.Eps = a.K, a.Activation, a.Norm, a.Eps
 		k.Router, k.Ahead, k.Shared = Router(k.Count, a.K, op.Input("scale")), true, op.Input("shared_down") != nil
@@ -108,7 +109,7 @@ func Experts(op *ir.Op) (k kernels.Experts, ok bool) {
 // ManyExperts returns the kernel of sorted_experts. exact keeps its inputs in float32.
 func ManyExperts(k kernels.Experts, exact bool) kernels.ManyExperts {
 	return kernels.ManyExperts{Format: k.Format, Count: k.Count, Top: k.Top, Hidden: k.Hidden, Inner: k.Inner,
-		Activation: k.Activation, Exact: exact}
+		Activation: k.Activation, Shared: k.Shared, Exact: exact}
 }
 
 // mixturesOfExperts replaces mixtures of experts by the operation for few tokens, which reads the experts of each
@@ -394,35 +395,27 @@ func (m *mixture) build(b *ir.Builder, g *graph) *ir.Value {
 	if extra != nil {
 		extra = reshaped(b, extra, m.x.Shape)
 	}
-	x := op.Input("x")
-	var y *ir.Value
-	switch attrs := (*ir.RouterAttrs)(nil); {
-	case m.router != nil:
-		attrs = ir.Attrs[ir.RouterAttrs](m.router)
-		logits := reshaped(b, m.router.Input("logits"), m.lead(m.gate.count))
-		s := m.shared
-		if s == nil {
-			s = &shared{}
-		}
-		score := s.score
-		if score != nil {
-			score = reshaped(b, score, m.lead(1))
-		}
-		y = b.Value("routed_experts", &ir.RoutedExpertsAttrs{K: attrs.K, Precise: attrs.Precise,
-			Activation: m.activation}, x,
-			op.Input("gate"), op.Input("up"), op.Input("down"), logits, nil, s.gate, s.up, s.down, score, extra,
-			m.router.Input("scale"))
-	default:
-		name := "experts"
-		if m.sorted {
-			name = "sorted_experts"
-		}
-		scores := op.Input("scores")
-		if l, _ := g.Layout(scores); !l.IsDense() {
-			scores = b.Value("copy", nil, scores)
-		}
-		y = b.Value(name, &ir.ExpertsAttrs{Activation: m.activation}, x, op.Input("gate"), op.Input("up"),
-			op.Input("down"), op.Input("indices"), scores, nil, extra)
+	x, s := op.Input("x"), shared{}
+	if m.shared != nil {
+		s = *m.shared
+		s.score = reshaped(b, s.score, m.lead(1))
 	}
-	return y
+	if m.router != nil {
+		attrs := ir.Attrs[ir.RouterAttrs](m.router)
+		logits := reshaped(b, m.router.Input("logits"), m.lead(m.gate.count))
+		return b.Value("routed_experts", &ir.RoutedExpertsAttrs{K: attrs.K, Precise: attrs.Precise,
+			Activation: m.activation}, x,
+			op.Input("gate"), op.Input("up"), op.Input("down"), logits, nil, s.gate, s.up, s.down, s.score, extra,
+			m.router.Input("scale"))
+	}
+	scores, attrs := op.Input("scores"), &ir.ExpertsAttrs{Activation: m.activation}
+	if l, _ := g.Layout(scores); !l.IsDense() {
+		scores = b.Value("copy", nil, scores)
+	}
+	if m.sorted {
+		return b.Value("sorted_experts", attrs, x, op.Input("gate"), op.Input("up"), op.Input("down"),
+			op.Input("indices"), scores, nil, s.gate, s.up, s.down, s.score, extra)
+	}
+	return b.Value("experts", attrs, x, op.Input("gate"), op.Input("up"), op.Input("down"), op.Input("indices"), scores,
+		nil, extra)
 }

@@ -2,6 +2,7 @@ package lower
 
 import (
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -16,7 +17,7 @@ type shared struct {
 // or weight format than the mixture.
 func (m *mixture) sharedBy(g *graph, v *ir.Value) *shared {
 	term := g.gatedRows(v)
-	if term == nil || m.router == nil {
+	if term == nil || m.router == nil && !m.sorted {
 		return nil
 	}
 	score, _ := g.Layout(term.Input("gate"))
@@ -49,10 +50,17 @@ func (m *mixture) sharedBy(g *graph, v *ir.Value) *shared {
 		}
 	}
 	k := m.kernel()
-	if k.Shared = true; !g.fewExperts(k, m.tokens) {
+	if k.Shared = true; m.sorted && !g.sharedAmongSorted(k, m.tokens) || !m.sorted && !g.fewExperts(k, m.tokens) {
 		return nil
 	}
 	return s
+}
+
+// sharedAmongSorted reports whether the shared expert is one of sorted_experts. It is only where these have vectors in
+// the order of lanes. With other tiles it was not measured.
+func (t *Target) sharedAmongSorted(k kernels.Experts, tokens int) bool {
+	many := ManyExperts(k, !t.Tiled(tokens))
+	return t.InLanes(many, tokens).Lanes && t.sortedExperts(many, tokens)
 }
 
 // product returns the operands of the linear or linears whose result v is a part of, and the layout of that result. It

@@ -121,3 +121,57 @@ func TestExpertsRows(t *testing.T) {
 		})
 	}
 }
+
+// quantizedMixture is a mixture of experts with an expert of all tokens and the residual, as models are exported.
+const quantizedMixture = `module {
+  symbol T [1, 8192]
+  constant @router : bf16[8,256]
+  constant @score : bf16[1,256]
+  constant @codes : u32[256,32]
+  constant @scales : bf16[256,4]
+  constant @all.codes : u32[8,256,32]
+  constant @all.scales : bf16[8,256,4]
+  entry forward(%x: f32[1,T,256], %residual: f32[1,T,256]) {
+    %w = quantized(packed=@codes, scales=@scales, biases=@scales) {group_size=64, bits=4} : quantized<4,64,bf16>[256,256]
+    %all = quantized(packed=@all.codes, scales=@all.scales, biases=@all.scales) {group_size=64, bits=4} : quantized<4,64,bf16>[8,256,256]
+    %0, %1, %2, %3 = linears(x=%x, weights=[@router, @score, %w, %w]) : f32[1,T,8], f32[1,T,1], f32[1,T,256], f32[1,T,256]
+    %4, %5 = top_k(x=%0) {k=2} : f32[1,T,2], u32[1,T,2]
+    %6 = softmax(x=%4) {axis=-1, precise=true} : f32[1,T,2]
+    %7 = switch_mlp(x=%x, gate=%all, up=%all, down=%all, indices=%5, scores=%6) : f32[1,T,256]
+    %8 = glu(gate=%2, x=%3) {activation="silu"} : f32[1,T,256]
+    %9 = linear(x=%8, weight=%w) : f32[1,T,256]
+    %10 = glu(gate=%1, x=%9) {activation="sigmoid"} : f32[1,T,256]
+    %11 = add(a=%7, b=%10) : f32[1,T,256]
+    %12 = add(a=%residual, b=%11) : f32[1,T,256]
+    return %12: f32[1,T,256]
+  }
+}
+`
+
+// TestSharedAmongSorted: the shared expert is one of the sorted experts where these take rows in the order of lanes: on
+// CUDA, where rows may be rounded, and up to 96 rows for each expert.
+func TestSharedAmongSorted(t *testing.T) {
+	const among = "shared_gate=%0, shared_up=%0, shared_down=%0, shared_score=%4, extra=%residual)"
+	for name, c := range map[string]struct {
+		machine   string
+		precision eval.Precision
+		tokens    int
+		refused   string
+		want      bool
+	}{
+		"nine tokens":     {"cuda", eval.Mixed, 9, "", true},
+		"many tokens":     {"h100", eval.Mixed, 384, "", true},
+		"more tokens":     {"h100", eval.Mixed, 388, "", false},
+		"exact":           {"h100", eval.FP32, 9, "", false},
+		"metal":           {"metal", eval.Mixed, 9, "", false},
+		"no direct tiles": {"cuda", eval.Mixed, 9, "experts_direct_down", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := &lower.Target{Machine: machines[c.machine], Precision: c.precision, Refuses: refuses(c.refused)}
+			text := strings.Join(lowered(t, quantizedMixture, c.tokens, target), "\n")
+			require.Contains(t, text, "sorted_experts")
+			require.Equal(t, c.want, strings.Contains(text, among), text)
+			require.Equal(t, c.want, !strings.Contains(text, "gated_add"), text)
+		})
+	}
+}
