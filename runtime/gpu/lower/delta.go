@@ -1,8 +1,6 @@
 package lower
 
 import (
-	"slices"
-
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/strided"
@@ -19,19 +17,9 @@ const fewSlotRows = 32
 // isFew reports whether a delta rule over this number of tokens takes them one after the other.
 func (g *graph) isFew(rule *ir.Op, tokens int) bool {
 	if ofSlots(rule) {
-		return tokens <= fewSlotRows || g.decodes(rule, tokens)
+		return tokens <= fewSlotRows || g.decodes(rule.Input("entries"), tokens)
 	}
 	return tokens <= FewTokens
-}
-
-// decodes reports whether a call with this number of rows, of several sequences, has few rows of prompts or none. Two
-// things must hold. The call wants as many rows of logits as it has rows; a prompt wants only those of its last row.
-// And its tables have room for one sequence for every two rows. The sizes in a call's shape are padded, so up to a
-// quarter of 128 rows may be rows of a prompt.
-func (g *graph) decodes(rule *ir.Op, rows int) bool {
-	at := slices.IndexFunc(g.m.Entry.Params, func(v *ir.Value) bool { return v.Param == "wanted" })
-	entries := shape(rule.Input("entries"))
-	return at >= 0 && len(entries) == 2 && 2*entries[0] >= rows && elements(g.m.Entry.Params[at]) >= rows
 }
 
 // deltaGates replaces the decays and the update rates of a gated delta rule over many tokens by one operation.

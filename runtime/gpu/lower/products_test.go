@@ -329,7 +329,7 @@ func TestSumsAreRounded(t *testing.T) {
 }
 
 // TestAttentionIsRounded: attention over blocks writes the rows of a tiled product as it takes them, with a gate and
-// without, unless its kernel also goes by tiles or something else reads the rows.
+// without, unless its kernel also goes by tiles or something else reads the rows. A call that decodes has no tiles.
 func TestAttentionIsRounded(t *testing.T) {
 	t.Parallel()
 	const gated, plain = "%12 = linear(x=%11, weight=%w) : f32[1,R,64]", "%12 = linear(x=%10, weight=%w) : f32[1,R,64]"
@@ -344,10 +344,15 @@ func TestAttentionIsRounded(t *testing.T) {
 		"without gate": {plain, "%12: f32[1,R,64]", 5, "", rounded},
 		"refused":      {gated, "%12: f32[1,R,64]", 5, "BLOCK_OUT_T=bfloat", prepared},
 		"tiles":        {gated, "%12: f32[1,R,64]", 20, "", prepared},
+		"decoding":     {gated, "%12: f32[1,R,64]", -20, "", rounded},
 		"read twice":   {gated, "%11: f32[1,R,256], %12: f32[1,R,64]", 5, "", prepared},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := ir.Parse(strings.NewReplacer("  buffer @k", "  constant @codes : u32[64,32]\n"+
+			blocks := "%blocks: i32[3,3]"
+			if c.rows < 0 { // a call that wants logits of all its rows, with a sequence for every two of them
+				c.rows, blocks = -c.rows, "%wanted: i32[R], %blocks: i32[10,3]"
+			}
+			m, err := ir.Parse(strings.NewReplacer("%blocks: i32[3,3]", blocks, "  buffer @k", "  constant @codes : u32[64,32]\n"+
 				"  constant @scales : bf16[64,4]\n  constant @biases : bf16[64,4]\n  buffer @k", "    %0 =",
 				"    %w = quantized(packed=@codes, scales=@scales, biases=@biases) {group_size=64, bits=4}"+
 					" : quantized<4,64,bf16>[64,256]\n    %0 =", "return RESULTS", c.product+"\n    return "+c.results).

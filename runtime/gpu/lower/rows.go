@@ -22,9 +22,10 @@ func rowsAttention(g *graph) {
 			return
 		}
 		attrs := ir.Attrs[ir.CachedAttentionAttrs](op)
+		rows := elements(op.Input("positions"))
 		for _, tiles := range []bool{true, false} {
-			if tiles && attrs.First > 0 {
-				continue // the tiled kernel starts at the first position
+			if tiles && (attrs.First > 0 || g.decodes(op.Input("blocks"), rows)) {
+				continue // the tiled kernel starts at the first position, and takes many rows of one sequence
 			}
 			b := g.draft()
 			if g.attendsRows(b.Op("rows_attention", &ir.AttentionAttrs{Scale: attrs.Scale, Window: attrs.Window,
@@ -35,6 +36,16 @@ func rowsAttention(g *graph) {
 			}
 		}
 	}, "block_attention")
+}
+
+// decodes reports whether a call with this number of rows, of several sequences, has few rows of prompts or none. Two
+// things must hold. The call wants as many rows of logits as it has rows; a prompt wants only those of its last row.
+// And a table of it, with a row for each sequence, has room for one sequence for every two rows. The sizes in a call's
+// shape are padded, so up to a quarter of 128 rows may be rows of a prompt.
+func (g *graph) decodes(table *ir.Value, rows int) bool {
+	at := slices.IndexFunc(g.m.Entry.Params, func(v *ir.Value) bool { return v.Param == "wanted" })
+	sequences := shape(table)
+	return at >= 0 && len(sequences) == 2 && 2*sequences[0] >= rows && elements(g.m.Entry.Params[at]) >= rows
 }
 
 // attendsRows reports whether the device has kernels for this attention over blocks.
