@@ -114,6 +114,10 @@ func compositeCases() []inferCase {
 		{op: "switch_geglu", operands: moe(), want: "bf16[1,T,64]"},
 
 		{op: "draw", operands: []any{"f32[B,100]", "f32[B]", "i64[B]", "f32[B]", nil, "i64[B]"}, want: "i64[B]"},
+		{op: "fill_drafts", operands: []any{"i64[1,T]", "i64[B]", "i64[T]"}, want: "i64[1,T]"},
+		{op: "fill_drafts", operands: []any{"i64[1,5]", "i64[2]", "i64[4]"}, err: "tokens and index"},
+		{op: "fill_drafts", operands: []any{"i64[2,5]", "i64[2]", "i64[5]"}, err: "want tokens i64[1,R]"},
+		{op: "fill_drafts", operands: []any{"i64[1,5]", "i32[2]", "i64[5]"}, err: "found i64[1,5], i32[2] and i64[5]"},
 		{op: "draw", operands: []any{"bf16[3,100]", "f32[3]", "i64[3]", "f32[3]", "f32[3]", "i64[3]"}, want: "i64[3]"},
 		{op: "draw", operands: []any{"f32[3,100]", "f32[3]", "i64[3]", "f32[3]", "f32[2]", "i64[3]"},
 			err: "rows of logits and min_p: 3 and 2 must be equal"},

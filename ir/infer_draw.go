@@ -122,6 +122,26 @@ func inferDraw(c *Inference) ([]Type, error) {
 	return single(TensorType(I64, logits.Shape[0]))
 }
 
+// inferFillDrafts infers the type of fill_drafts. It takes tokens i64[1, R], drafts i64[N] and index i64[R]. Token r of
+// the result, i64[1, R], is draft index[r] if index[r] is not negative, else token r. So the tokens of a call may be
+// drafts that the same program has drawn before.
+func inferFillDrafts(c *Inference) ([]Type, error) {
+	tokens, err := c.rank("tokens", 2)
+	if err != nil {
+		return nil, err
+	}
+	drafts, index := c.Type("drafts"), c.Type("index")
+	if tokens.DType != I64 || drafts.DType != I64 || drafts.Rank() != 1 || index.DType != I64 || index.Rank() != 1 ||
+		!tokens.Shape[0].IsConst(1) {
+		return nil, fmt.Errorf("want tokens i64[1,R], drafts i64[N] and index i64[R], found %s, %s and %s", tokens, drafts,
+			index)
+	}
+	if _, err := agree("tokens and index", tokens.Shape[1], index.Shape[0]); err != nil {
+		return nil, err
+	}
+	return single(tokens)
+}
+
 // inferLogprobs infers the type of logprobs. It takes logits [R, V], token and wanted i64[R]. The results are f32[R],
 // i64[R, Top] and f32[R, Top].
 func inferLogprobs(c *Inference) ([]Type, error) {

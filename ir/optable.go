@@ -284,6 +284,7 @@ var Ops = []OpDef{
 	{Name: "adjust_logits", Operands: operands("logits ids? bias? counts? penalties? fed? mask? mask_row?"), Results: 1,
 		Infer: inferAdjustLogits},
 	{Name: "draw", Operands: operands("logits temperature top_k top_p min_p? key"), Results: 1, Infer: inferDraw},
+	{Name: "fill_drafts", Operands: operands("tokens drafts index"), Results: 1, Infer: inferFillDrafts},
 	{Name: "logprobs", Operands: operands("logits token wanted"), Attrs: LogprobsAttrs{},
 		Results: 3, Infer: inferLogprobs},
 	// Ops that the runtime fuses several nodes to (runtime/fuse); see fused.go.

@@ -10,7 +10,8 @@ import (
 )
 
 func init() {
-	register(map[string]Kernel{"adjust_logits": adjustLogits, "draw": draw, "logprobs": logprobs})
+	register(map[string]Kernel{"adjust_logits": adjustLogits, "draw": draw, "logprobs": logprobs,
+		"fill_drafts": fillDrafts})
 }
 
 // adjustLogits changes logits [R, V] before a draw, each row by itself, in float32 and in this order:
@@ -168,6 +169,24 @@ func (a *Adjustment) penalize(v float32, counts [2]int64, r int) float32 {
 		v = float32(v-float32(float32(counts[1])*frequency)) - presence
 	}
 	return v
+}
+
+// fillDrafts gives, of row r of a call, draft index[r] if index[r] is not negative, else token r.
+func fillDrafts(c *Call) ([]Value, error) {
+	tokens, drafts, index := c.Tensor("tokens"), c.Tensor("drafts"), c.Tensor("index")
+	if tokens.Len() != index.Len() {
+		return nil, fmt.Errorf("an index of %d elements for %d tokens", index.Len(), tokens.Len())
+	}
+	out := &Tensor{DType: tokens.DType, Shape: tokens.Shape, I: slices.Clone(tokens.I)}
+	for r, at := range index.I {
+		if at >= int64(drafts.Len()) {
+			return nil, fmt.Errorf("row %d has draft %d of %d", r, at, drafts.Len())
+		}
+		if at >= 0 {
+			out.I[r] = drafts.I[at]
+		}
+	}
+	return []Value{{Tensor: out}}, nil
 }
 
 // draw chooses a token of every row of logits [R, V], as sample does with the settings of the row, which see to that:

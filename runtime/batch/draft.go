@@ -91,18 +91,22 @@ func (r *Runner) suspect() {
 	}
 }
 
-// draft has the executor draft the tokens that a call is to verify, and writes them into the call.
-func (r *Runner) draft(ctx context.Context, call *schedule.Call) (err error) {
+// chains returns the starts of the drafts that the executor is to make for a call.
+func (r *Runner) chains(call *schedule.Call) (out []Chain) {
 	if r.drafts == nil || r.drafts.drafter == nil {
 		return nil
 	}
-	var chains []Chain
 	for i, e := range call.Entries {
 		if e.Drafts > 0 {
 			s := r.streams[e.ID]
-			chains = append(chains, Chain{Entry: i, Hidden: s.hidden, Draws: s.draws(e.Drafts)})
+			out = append(out, Chain{Entry: i, Hidden: s.hidden, Draws: s.draws(e.Drafts)})
 		}
 	}
+	return out
+}
+
+// draft has the executor draft the tokens that a call is to verify, and writes them into the call.
+func (r *Runner) draft(ctx context.Context, call *schedule.Call, chains []Chain) (err error) {
 	if len(chains) == 0 {
 		return nil
 	}
@@ -111,6 +115,11 @@ func (r *Runner) draft(ctx context.Context, call *schedule.Call) (err error) {
 	if err != nil {
 		return err
 	}
+	return r.drafted(call, chains, found)
+}
+
+// drafted writes drafts into a call.
+func (r *Runner) drafted(call *schedule.Call, chains []Chain, found [][]int32) error {
 	for i, c := range chains {
 		e := &call.Entries[c.Entry]
 		copy(call.Tokens[e.First+e.Rows-e.Drafts:e.First+e.Rows], found[i])

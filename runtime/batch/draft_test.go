@@ -21,6 +21,7 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/ragged"
 	"github.com/etc-ml/etc/runtime/reference"
+	"github.com/etc-ml/etc/runtime/schedule"
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
@@ -155,14 +156,14 @@ func answer(t testing.TB, r *batch.Runner, requests []batch.Request, cut map[int
 func TestDraftsInBatches(t *testing.T) {
 	for _, d := range draftedModels {
 		for name, e := range map[string]engine.Engine{"reference": reference.Engine{}, "cpu": cpu.Engine{},
-			"cpu, deterministic": cpu.Engine{}} {
+			"cpu, deterministic": cpu.Engine{}, "rounds": planned{}} {
 			t.Run(d.name+"/"+name, func(t *testing.T) {
-				slow := name != "cpu"
+				slow := name == "reference" || name == "cpu, deterministic"
 				o := batch.RaggedOptions{Rows: 24, Sequences: 16, BlockRows: 4}
 				o.Engine.Deterministic = slow && e.Name() == "cpu"
 				n, drafting := 16, []batch.Drafting{{Most: 4, Fixed: true}, {Most: 3}}
 				if testing.Short() {
-					if slow || d.kind == speculate.None || d.name == "mtp" {
+					if slow || d.kind == speculate.None || d.name == "mtp" || name == "cpu" {
 						t.Skip("takes seconds")
 					}
 					n, drafting = 8, drafting[:1]
@@ -354,11 +355,12 @@ func TestDraftsOnGPU(t *testing.T) {
 // TestSequenceDrafts: a program that feeds its sequences itself drafts after one of them, which leaves it as it was,
 // in a block that it shares, too.
 func TestSequenceDrafts(t *testing.T) {
-	for _, d := range draftedModels[3:] {
-		t.Run(d.name, func(t *testing.T) {
+	for i, e := range []engine.Engine{cpu.Engine{}, cpu.Engine{}, planned{}, planned{}} {
+		d := draftedModels[3+i%2]
+		t.Run(fmt.Sprintf("%s/%T", d.name, e), func(t *testing.T) {
 			o := batch.RaggedOptions{Rows: 64, Sequences: 2, BlockRows: 4, Draft: d.kind, Positions: 64, Drafts: 3}
 			o.Engine = engine.Options{Precision: eval.FP32, Warn: func(text string) { t.Error(text) }}
-			x, err := batch.NewRagged(d.module(t, 96), cpu.Engine{}, o)
+			x, err := batch.NewRagged(d.module(t, 96), e, o)
 			require.NoError(t, err)
 			pool, err := batch.NewPool(x, 1<<40)
 			require.NoError(t, err)
@@ -392,10 +394,88 @@ func TestSequenceDrafts(t *testing.T) {
 				require.Equal(t, want[0][i].Token, got[0][i].Token)
 			}
 			require.NoError(t, s.Rollback(3))
+			require.NoError(t, other.Rollback(4))
+			again, outs, err := other.Round(t.Context(), out[0].Token, out[0].Hidden, draws, []batch.Row{row, row, row, row})
+			require.NoError(t, err)
+			require.Equal(t, drafts, again)
+			require.Equal(t, got[0], outs)
+			_, _, err = other.Round(t.Context(), out[0].Token, out[0].Hidden, draws, []batch.Row{row})
+			require.EqualError(t, err, "1 rows for a token and 3 drafts")
 			_, err = s.Draft(t.Context(), drafts[0], got[0][0].Hidden[1:], draws...)
 			require.ErrorContains(t, err, "the draft wants 128")
 			_, err = other.Draft(t.Context(), 1, nil)
 			require.ErrorContains(t, err, "0 drafts after")
+		})
+	}
+}
+
+// rounds counts the calls of an executor that drafts and verifies at once.
+type rounds struct {
+	executor
+	rounds, drafts *int
+}
+
+type executor interface {
+	batch.Executor
+	batch.Rounder
+}
+
+func (r rounds) Round(ctx context.Context, call *schedule.Call, chains []batch.Chain,
+	rows []batch.Row) ([][]int32, []batch.Output, error) {
+	*r.rounds++
+	return r.executor.Round(ctx, call, chains, rows)
+}
+
+func (r rounds) Draft(ctx context.Context, call *schedule.Call, chains []batch.Chain) ([][]int32, error) {
+	*r.drafts++
+	return r.executor.Draft(ctx, call, chains)
+}
+
+// TestRounds: on a device drafts and their verification are one call, which gives what the single calls give: chains of
+// several lengths, beside rows without drafts. More than three drafts, and rows that ask for more than tokens, take
+// single calls.
+func TestRounds(t *testing.T) {
+	for _, d := range draftedModels[3:] {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			o := batch.RaggedOptions{Rows: 64, Sequences: 4, BlockRows: 4, Draft: d.kind, Positions: 64, Drafts: 4}
+			o.Engine = engine.Options{Precision: eval.FP32, Warn: func(text string) { t.Error(text) }}
+			alone, err := batch.NewRagged(d.module(t, 96), cpu.Engine{}, o)
+			require.NoError(t, err)
+			require.Zero(t, alone.(batch.Rounder).MostOfRound(), "a call costs little")
+			together, err := batch.NewRagged(d.module(t, 96), planned{}, o)
+			require.NoError(t, err)
+			counted := rounds{together.(executor), new(int), new(int)}
+			prompt := knownPrompts(t, d.base)[0]
+			var requests []batch.Request
+			for i, drafts := range []int{1, 3, -1} {
+				requests = append(requests, batch.Request{Prompt: prompt[:len(prompt)-i], MaxTokens: 12, Logprobs: -1,
+					Drafts: drafts, Sampling: batch.Sampling{Temperature: 0.4 * float32(i), TopP: 1, Seed: 4}})
+			}
+			penalized, many := slices.Clone(requests[:1]), slices.Clone(requests[:1])
+			penalized[0].Sampling.Presence = 0.5
+			many[0].Drafts = 4
+			b := batch.Options{Queue: 9, Budget: 1 << 40, Drafting: batch.Drafting{Kind: d.kind, Most: 4, Fixed: true}}
+			plain, err := batch.New(alone, b)
+			require.NoError(t, err)
+			defer plain.Close()
+			fast, err := batch.New(counted, b)
+			require.NoError(t, err)
+			defer fast.Close()
+			for name, c := range map[string]struct {
+				requests       []batch.Request
+				rounds, drafts bool
+			}{"rounds": {requests, true, false}, "penalties": {penalized, false, true},
+				"four drafts, and fewer at the end": {many, true, true}} {
+				*counted.rounds, *counted.drafts = 0, 0
+				want, got := answer(t, plain, c.requests, nil), answer(t, fast, c.requests, nil)
+				for i := range want {
+					require.Equal(t, idsOf(want[i].tokens), idsOf(got[i].tokens), name)
+					require.Equal(t, want[i].end.Drafts, got[i].end.Drafts, name)
+				}
+				require.Equal(t, c.rounds, *counted.rounds > 0, name)
+				require.Equal(t, c.drafts, *counted.drafts > 0, name)
+			}
 		})
 	}
 }

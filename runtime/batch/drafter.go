@@ -90,8 +90,7 @@ func (x *raggedExecutor) Draft(ctx context.Context, call *schedule.Call, chains 
 	all := make([]*chain, len(chains))
 	for i, c := range chains {
 		if len(c.Hidden) != x.model.Draft.Hidden {
-			return nil, fmt.Errorf("entry %d: a hidden state of %d numbers, the draft wants %d", c.Entry, len(c.Hidden),
-				x.model.Draft.Hidden)
+			return nil, x.hiddenError(c)
 		}
 		e := call.Entries[c.Entry]
 		all[i] = &chain{Chain: c, entry: e, token: call.Tokens[e.First]}

@@ -135,7 +135,10 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	// The options of one row must not decide where the tokens of others are drawn. So the host draws all tokens of a
 	// deterministic call.
 	if err == nil && drawsOnDevice(e) && !o.Engine.Deterministic {
-		x.draws, err = true, addDraws(x.module, x.model.Vocab)
+		x.draws = true
+		if err = addDraws(x.module, x.model.Vocab); err == nil && !x.anyRows { // a call of an engine of the host costs little
+			err = addRounds(x.module, x.model.Draft)
+		}
 	}
 	return x, err
 }

@@ -365,7 +365,11 @@ func (r *Runner) run(call *schedule.Call) {
 	masked := make([]bool, len(call.Entries))
 	start := time.Now()
 	ctx, done := r.begin(call)
-	err := r.draft(ctx, call)
+	chains := r.chains(call)
+	rounder, err := r.rounder(call, chains), error(nil)
+	if rounder == nil {
+		err = r.draft(ctx, call, chains)
+	}
 	pauses := r.drafts.pauses(call, r.streams)
 	var rows []Row
 	ahead := r.foreseen != nil && r.foreseen.Call == call
@@ -380,7 +384,11 @@ func (r *Runner) run(call *schedule.Call) {
 		if r.foreseen = nil; pauses {
 			r.foreseen = r.foresee(call, rows)
 		}
-		outs, err = r.execute(ctx, call, rows)
+		if rounder != nil {
+			outs, err = r.round(ctx, rounder, call, chains, rows)
+		} else {
+			outs, err = r.execute(ctx, call, rows)
+		}
 	}
 	masks.Wait() //nolint:errcheck // masks give none
 	done()

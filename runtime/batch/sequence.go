@@ -104,6 +104,28 @@ func (s *Sequence) Rollback(n int) error {
 // of the row before it (what [Row].Hidden asks for). The sequence does not change. Feed token and the drafts with a
 // [Pool.Feed] with Exact; its outputs show which drafts are right. The executor must be a [Drafter] with a draft.
 func (s *Sequence) Draft(ctx context.Context, token int32, hidden []float32, draws ...Draw) ([]int32, error) {
+	d, err := s.drafter(token, draws)
+	if err != nil {
+		return nil, err
+	}
+	s.pool.retract()
+	copies, ok := s.table.Begin(cache.Extent{Rows: len(draws), Exact: true})
+	if !ok {
+		return nil, ErrNoMemory
+	}
+	call := &schedule.Call{Copies: copies, Tokens: []int32{token}, Entries: []schedule.Entry{{ID: s.id, Rows: 1,
+		Start: s.table.Pos(), Blocks: s.table.Blocks(), Rings: s.table.Rings()}}}
+	out, err := d.Draft(ctx, call, []Chain{{Hidden: hidden, Draws: draws}})
+	s.table.End()
+	if err != nil {
+		s.err = err
+		return nil, err
+	}
+	return out[0], s.table.Rollback(len(draws))
+}
+
+// drafter returns the executor, if it can draft a token for each of draws behind token.
+func (s *Sequence) drafter(token int32, draws []Draw) (Drafter, error) {
 	if err := s.usable(); err != nil {
 		return nil, err
 	}
@@ -122,20 +144,50 @@ func (s *Sequence) Draft(ctx context.Context, token int32, hidden []float32, dra
 			len(draws), s.Position(),
 			s.pool.limits.Positions)
 	}
-	s.pool.retract()
-	copies, ok := s.table.Begin(cache.Extent{Rows: len(draws), Exact: true})
-	if !ok {
-		return nil, ErrNoMemory
+	return d, nil
+}
+
+// Round drafts one token for each of draws, as Draft does, and feeds token and the drafts with rows, one for each, as
+// [Pool.Feed] does with Exact. Where the executor can (Rounder), that is one call of the engine. Roll back what is
+// behind the last right draft.
+func (s *Sequence) Round(ctx context.Context, token int32, hidden []float32, draws []Draw,
+	rows []Row) ([]int32, []Output, error) {
+	d, err := s.drafter(token, draws)
+	if err == nil && len(rows) != len(draws)+1 {
+		err = fmt.Errorf("%d rows for a token and %d drafts", len(rows), len(draws))
 	}
-	call := &schedule.Call{Copies: copies, Tokens: []int32{token}, Entries: []schedule.Entry{{ID: s.id, Rows: 1,
-		Start: s.table.Pos(), Blocks: s.table.Blocks(), Rings: s.table.Rings()}}}
-	out, err := d.Draft(ctx, call, []Chain{{Hidden: hidden, Draws: draws}})
-	s.table.End()
+	if err != nil {
+		return nil, nil, err
+	}
+	f := Feed{Sequence: s, Tokens: append([]int32{token}, make([]int32, len(draws))...), Rows: rows, Exact: true}
+	if err := s.pool.check([]Feed{f}); err != nil {
+		return nil, nil, err
+	}
+	x, ok := d.(Rounder)
+	if !ok || len(draws) > x.MostOfRound() || !areTokens(rows) {
+		drafts, err := s.Draft(ctx, token, hidden, draws...)
+		if err != nil {
+			return nil, nil, err
+		}
+		copy(f.Tokens[1:], drafts)
+		out, err := s.pool.Feed(ctx, f)
+		if err != nil {
+			return nil, nil, err
+		}
+		return drafts, out[0], nil
+	}
+	s.pool.retract()
+	call, err := s.pool.plan([]Feed{f})
+	if err != nil {
+		return nil, nil, err
+	}
+	found, out, err := x.Round(ctx, &call.Call, []Chain{{Hidden: hidden, Draws: draws}}, rows)
 	if err != nil {
 		s.err = err
-		return nil, err
+		return nil, nil, err
 	}
-	return out[0], s.table.Rollback(len(draws))
+	s.table.End()
+	return found[0], out, nil
 }
 
 func (s *Sequence) usable() error {

@@ -49,7 +49,10 @@ type DraftRow struct {
 	Draft  float64 `json:"draft_seconds"`
 	Verify float64 `json:"verify_seconds"`
 	Plain  float64 `json:"plain_seconds"`
-	// Ratio is the time of a round of drafting and verifying, divided by the time of a call with one row.
+	// Round is the time of drafting and verifying as answers do it: in one call where the device can
+	// (batch.Sequence.Round), else in as many as Draft and Verify take.
+	Round float64 `json:"round_seconds"`
+	// Ratio is Round divided by the time of a call with one row.
 	Ratio float64 `json:"ratio"`
 	// Curve is the speed at several acceptances, see DraftSpeed.
 	Curve []DraftSpeed `json:"curve"`
@@ -114,15 +117,15 @@ func RunDrafts(ctx context.Context, pool *batch.Pool, o DraftOptions) ([]DraftRo
 		return nil, err
 	}
 	m.hidden = out[0].Hidden
-	samples := make([][4][]float64, len(o.Drafts))
+	samples := make([][5][]float64, len(o.Drafts))
 	for i := range o.Repetitions + 1 { // the first is not measured
 		for j, k := range o.Drafts {
-			draft, verify, plain, err := m.round(ctx, k)
+			r, err := m.round(ctx, k)
 			if err != nil {
 				return nil, fmt.Errorf("%d drafts: %w", k, err)
 			}
 			if i > 0 {
-				for n, v := range []float64{draft, verify, plain, (draft + verify) / plain} {
+				for n, v := range []float64{r.Draft, r.Verify, r.Plain, r.Round, r.Round / r.Plain} {
 					samples[j][n] = append(samples[j][n], v)
 				}
 			}
@@ -131,7 +134,8 @@ func RunDrafts(ctx context.Context, pool *batch.Pool, o DraftOptions) ([]DraftRo
 	var rows []DraftRow
 	for j, k := range o.Drafts {
 		s := samples[j]
-		r := DraftRow{Drafts: k, Draft: Median(s[0]), Verify: Median(s[1]), Plain: Median(s[2]), Ratio: Median(s[3])}
+		r := DraftRow{Drafts: k, Draft: Median(s[0]), Verify: Median(s[1]), Plain: Median(s[2]), Round: Median(s[3]),
+			Ratio: Median(s[4])}
 		for _, a := range acceptances() {
 			gain := expected(a, k) / r.Ratio
 			r.Curve = append(r.Curve, DraftSpeed{a, gain / r.Plain, gain})
@@ -194,33 +198,40 @@ func (m *draftMeasure) timed(f func() error) (seconds float64, err error) {
 	return m.o.Now().Sub(start).Seconds(), err
 }
 
-// round measures a call of one row, and a round with k drafts. All drafts are rolled back.
-func (m *draftMeasure) round(ctx context.Context, k int) (draft, verify, plain float64, err error) {
-	if plain, err = m.plain(ctx); err != nil {
-		return 0, 0, 0, err
+// round measures a call of one row, and a round with k drafts: its parts, and as a whole. All drafts are rolled back.
+func (m *draftMeasure) round(ctx context.Context, k int) (r DraftRow, err error) {
+	rows, draws := make([]batch.Row, k+1), make([]batch.Draw, k)
+	for i := range rows {
+		rows[i] = batch.Row{Draw: &batch.Draw{TopP: 1}, Hidden: true}
 	}
-	if !m.o.Text {
-		draws := make([]batch.Draw, k)
-		for i := range draws {
-			draws[i].TopP = 1
-		}
-		draft, err = m.timed(func() error {
-			_, err := m.s.Draft(ctx, m.tokens[0], m.hidden, draws...)
-			return err
-		})
-		if err != nil {
-			return 0, 0, 0, err
-		}
+	for i := range draws {
+		draws[i].TopP = 1
 	}
-	f := batch.Feed{Sequence: m.s, Tokens: m.tokens[:k+1], Exact: true}
-	for range f.Tokens {
-		f.Rows = append(f.Rows, batch.Row{Draw: &batch.Draw{TopP: 1}, Hidden: true})
+	if r.Plain, err = m.plain(ctx); err != nil {
+		return r, err
 	}
-	verify, err = m.timed(func() error {
+	r.Verify, err = m.timed(func() error {
+		f := batch.Feed{Sequence: m.s, Tokens: m.tokens[:k+1], Rows: rows, Exact: true}
 		if _, err := m.pool.Feed(ctx, f); err != nil {
 			return err
 		}
 		return m.s.Rollback(k + 1)
 	})
-	return draft, verify, plain, err
+	if r.Round = r.Verify; err != nil || m.o.Text {
+		return r, err
+	}
+	r.Draft, err = m.timed(func() error {
+		_, err := m.s.Draft(ctx, m.tokens[0], m.hidden, draws...)
+		return err
+	})
+	if err != nil {
+		return r, err
+	}
+	r.Round, err = m.timed(func() error {
+		if _, _, err := m.s.Round(ctx, m.tokens[0], m.hidden, draws, rows); err != nil {
+			return err
+		}
+		return m.s.Rollback(k + 1)
+	})
+	return r, err
 }

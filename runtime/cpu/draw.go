@@ -114,6 +114,29 @@ func bindDraw(b *binder) bool {
 	return true
 }
 
+// bindFillDrafts binds the choice, for each row of a call, between a token that the caller gives and a draft.
+func bindFillDrafts(b *binder) bool {
+	p, ok := b.settings(0, "tokens", "drafts", "index")
+	out := b.integers(0)
+	if !ok || out == nil || p["index"].len() != out.len() || p["tokens"].len() != out.len() {
+		return false
+	}
+	n, drafts := out.len(), p["drafts"].len()
+	b.step("fill drafts", func() error {
+		copy(out.slot.i, p["tokens"].ints()[:n])
+		for r, at := range p["index"].ints()[:n] {
+			if at >= int64(drafts) {
+				return fmt.Errorf("row %d has draft %d, there are %d", r, at, drafts)
+			}
+			if at >= 0 {
+				out.slot.i[r] = p["drafts"].ints()[at]
+			}
+		}
+		return nil
+	})
+	return true
+}
+
 // bindLogprobs binds log-probabilities. It reads the logits once for the sum, and once for the most likely tokens.
 func bindLogprobs(b *binder) bool {
 	logits, rows, vocab := b.rowsOfLogits()

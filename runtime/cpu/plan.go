@@ -151,6 +151,7 @@ func init() {
 		"top_k": bindTopK, "switch_mlp": bindSwitchMLP, "switch_geglu": bindSwitchMLP, "sample": bindSample,
 		"concatenate":   bindConcatenate,
 		"adjust_logits": bindAdjust, "draw": bindDraw, "logprobs": bindLogprobs,
+		"fill_drafts": bindFillDrafts,
 	}
 }
 

@@ -19,7 +19,7 @@ func init() {
 		"router": bindRouter, "experts": bindExperts, "routed_experts": bindRoutedExperts,
 		"sorted_experts": bindSortedExperts, "gated_add": bindGatedAdd, "top_k": bindTopK,
 		"softmax": bindSoftmax, "sample": bindSample,
-		"adjust_logits": bindAdjust, "draw": bindDraw, "logprobs": bindLogprobs,
+		"adjust_logits": bindAdjust, "draw": bindDraw, "fill_drafts": bindFillDrafts, "logprobs": bindLogprobs,
 		"take": bindTake, "gather": bindGather, "argmax": bindArgReduce, "argmin": bindArgReduce,
 		"gated_norm": bindGatedNorm, "residual_add": bindResidualAdd, "add_norm": bindAddNorm,
 		"matvec": bindMatvec, "matvec_conv": bindMatvecConv, "matvec_glu": bindMatvecGLU,

@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"fmt"
+
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
@@ -55,6 +57,7 @@ func bindDraw(b *binder) bool {
 	if out == nil || out.format != i32 || out.len() != rows {
 		return false
 	}
+	out.below = vocab
 	parts, each := s.Parts()
 	scratch := func(size int) operand { return whole(b.scratch(rows * size)) }
 	a := kernels.SampleChooseArguments[operand]{Logits: bytesOf(logits), Temperature: temperature, TopK: topK,
@@ -138,4 +141,37 @@ func bindLogprobs(b *binder) bool {
 	b.launch("logprobs part", part, nil, kernels.LogprobsPartArguments[operand]{Logits: a.Logits, Wanted: wanted,
 		Tops: a.Tops, Places: a.Places, Sums: a.Sums})
 	return b.launch("logprobs", choose, nil, a)
+}
+
+// bindFillDrafts binds the choice, for each row of a call, between a token that the host gives and a draft that the
+// device has drawn.
+func bindFillDrafts(b *binder) bool {
+	drafts, index := b.Input("drafts"), b.Input("index")
+	if drafts == nil || index == nil || drafts.place != onDevice || drafts.format != i32 || !drafts.isDense() ||
+		drafts.below == 0 {
+		return false
+	}
+	tokens := b.indices(b.Input("tokens"), drafts.below)
+	rows, most := index.len(), int64(drafts.len())
+	if tokens == nil || tokens.len() != rows || index.place != onHost || index.hostValue.constant || index.hostValue.step {
+		return false
+	}
+	index.hostValue.need()
+	b.check(index.hostValue, func() error {
+		for r, at := range index.hostValue.content.Tensor.I {
+			if at >= most {
+				return fmt.Errorf("fill_drafts: row %d has draft %d, there are %d", r, at, most)
+			}
+		}
+		return nil
+	})
+	ok := true
+	at, out := b.numbers("index", rows, &ok), b.result(0, nil)
+	if !ok || out == nil {
+		return false
+	}
+	out.below = drafts.below
+	return b.launch("fill drafts", kernels.FillDrafts{Rows: rows}.Launch(), nil,
+		kernels.FillDraftsArguments[operand]{Tokens: bytesOf(tokens), Drafts: bytesOf(drafts), Index: at,
+			Y: bytesOf(out), Step: b.stepAt(rows, nil)})
 }

@@ -794,6 +794,30 @@ var expertsUpSignature = Signature{Kernels: []string{"experts_up"}, Arguments: [
 	{Name: "step", Type: "int"},
 }}
 
+// FillDraftsArguments are the buffers of the kernel fill_drafts, in order.
+type FillDraftsArguments[T comparable] struct {
+	Tokens T // int
+	Drafts T // int
+	Index  T // int
+	Y      T // int, written
+	Step   T // int
+}
+
+// Signature is what the text of the kernel fill_drafts declares.
+func (FillDraftsArguments[T]) Signature() *Signature { return &fillDraftsSignature }
+
+func (a FillDraftsArguments[T]) values() []T {
+	return []T{a.Tokens, a.Drafts, a.Index, a.Y, a.Step}
+}
+
+var fillDraftsSignature = Signature{Kernels: []string{"fill_drafts"}, Arguments: []Argument{
+	{Name: "tokens", Type: "int"},
+	{Name: "drafts", Type: "int"},
+	{Name: "index", Type: "int"},
+	{Name: "y", Type: "int", Written: true},
+	{Name: "step", Type: "int"},
+}}
+
 // GatherRowsArguments are the buffers of the kernel gather_rows, in order.
 type GatherRowsArguments[T comparable] struct {
 	Table T // GATHER_T
@@ -1687,6 +1711,7 @@ var signatures = map[string]*Signature{
 	"experts_direct_up":     &expertsMatMulUpSignature,
 	"experts_sort":          &expertsSortSignature,
 	"experts_up":            &expertsUpSignature,
+	"fill_drafts":           &fillDraftsSignature,
 	"gather_rows":           &gatherRowsSignature,
 	"logits_adjust":         &logitsAdjustSignature,
 	"logprobs_choose":       &logprobsChooseSignature,
