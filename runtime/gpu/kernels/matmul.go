@@ -89,7 +89,7 @@ func (m Matrices) tiles(machine Machine, planes, n, rows int) []Tile {
 	case InLanes:
 		return append(m.streamTiles(machine, planes, n, rows), m.directTiles(machine, planes*n, rows)...)
 	}
-	return m.packedTiles(machine, planes, n)
+	return m.packedTiles(machine, planes, n, rows)
 }
 
 // stagedTiles are those of which columns stand in threadgroup memory.

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Packed products are for 17 to 128 vectors, on devices where four simdgroups, called a group, multiply together
+// Packed products are for 17 to 768 vectors, on devices where four simdgroups, called a group, multiply together
 // (Machine.Groups). Codes of weights are read into the registers that multiply them. The vectors, which all groups
 // read, are copied to threadgroup memory. A stage there has 128 columns, called a block. matmul_packed.metal says how
 // vectors are packed.
@@ -21,9 +21,11 @@ const (
 	// packedLeast is the number of vectors from which on packed products are faster on an H100 than products by
 	// directTiles.
 	packedLeast = 17
-	// packedMost is the number of vectors up to which packed products are faster than dequantizing a weight to bf16 for
-	// a library of matrix products. For 256 vectors both take the same time.
-	packedMost = 128
+	// packedMost is the number of vectors up to which packed products are faster on an H100 than dequantizing a weight
+	// to bf16 for a library of matrix products. packedMostLong is that number for weights of more than packedLong
+	// columns.
+	packedMost, packedMostLong = 512, 768
+	packedLong                 = 4096
 )
 
 // InLanes is the value of Matrices.Packed for vectors that are rows of bf16 whose elements stand in the order in which
@@ -49,18 +51,24 @@ func (m Matrices) eightsFor(machine Machine, n, rows int) int {
 	if rows <= 64 {
 		few *= 2 // products by directTiles have less to do before they begin
 	}
-	if rows < packedLeast || rows > packedMost || n < few {
+	most := packedMost
+	if m.K > packedLong {
+		most = packedMostLong
+	}
+	if rows < packedLeast || rows > most || n < few {
 		return 0
 	}
 	for _, eights := range packedEights {
-		if m.Packed = eights; rows <= eights*8 && len(m.packedTiles(machine, 1, n)) > 0 {
+		whole := rows <= eights*8 || eights == packedEights[len(packedEights)-1]
+		if m.Packed = eights; whole && len(m.packedTiles(machine, 1, n, rows)) > 0 {
 			return eights
 		}
 	}
 	return 0
 }
 
-// packedEights are the numbers of eights of vectors that can be packed together.
+// packedEights are the numbers of eights of vectors that can be packed together. More vectors than the last number have
+// several tiles.
 var packedEights = []int{4, 8, 16}
 
 // packedShape is what tiles of packed vectors differ in. sets is the number of groups of a threadgroup. deep times 64
@@ -88,9 +96,13 @@ func packedShapes(eights, planes int) []packedShape {
 }
 
 // packedTiles returns the tiles of packed vectors that are worth measuring on a machine, for planes weights of n rows
-// each. The tile that seems fastest comes first. With small weights a threadgroup has few blocks, and many threadgroups
-// share a tile; smaller tiles are better then.
-func (m Matrices) packedTiles(machine Machine, planes, n int) (out []Tile) {
+// each and a number of vectors. The tile that seems fastest comes first. With small weights a threadgroup has few
+// blocks, and many threadgroups share a tile; smaller tiles are better then.
+//
+// Vectors of several tiles have a set of threadgroups for each tile. All sets together are as many threadgroups as the
+// machine has multiprocessors. Threadgroups of the same number read the same weights at about the same time, so that
+// these come from the L2 cache for all sets but one.
+func (m Matrices) packedTiles(machine Machine, planes, n, vectors int) (out []Tile) {
 	if !machine.Groups {
 		return nil
 	}
@@ -101,7 +113,7 @@ func (m Matrices) packedTiles(machine Machine, planes, n int) (out []Tile) {
 		for t.Stages = 8; t.Stages > 3 && m.transferMemory(t) > machine.TransferMemory*5/8; {
 			t.Stages--
 		}
-		t.Each = ceil(m.blocks(t, n*planes), max(machine.Cores, 1))
+		t.Each = ceil(m.blocks(t, n*planes)*ceil(vectors, t.BM), max(machine.Cores, 1))
 		if m.checkPacked(t, planes) == nil && m.transferMemory(t) <= machine.TransferMemory {
 			out = append(out, t)
 		}

@@ -2,7 +2,7 @@
 #include "weights.h"
 #include "lanes.h"
 #include "epilogue.h"
-// Computes the products of matmul.metal for 17 to 128 rows of x, with codes of 4 bits. Results differ by roundings. Weights go from
+// Computes the products of matmul.metal for 17 rows of x and more, with codes of 4 bits. Results differ by roundings. Weights go from
 // device memory to the registers that multiply them, as in matmul_direct.metal. Rows of x are copied to threadgroup memory, into
 // PACKED_STAGES stages. There port_group_multiply reads them.
 //

@@ -95,10 +95,10 @@ func TestMatMulDirect(t *testing.T) {
 	}
 }
 
-// TestMatMulPacked multiplies packed vectors: 32, 64 and 128 of them, of which the last ones are not there; with one
-// and more groups of simdgroups, with 64 and 128 rows of weights for each, with rows that no weight has; with
-// threadgroups that have several tiles, one, or a part of one; with fewer and more stages, and blocks of codes ahead,
-// than there are blocks.
+// TestMatMulPacked multiplies packed vectors: tiles of 32, 64 and 128 of them, the last of which are not there; one tile
+// and several; with one and more groups of simdgroups, with 64 and 128 rows of weights for each, with rows that no
+// weight has; with threadgroups that have several tiles, one, or a part of one; with fewer and more stages, and blocks
+// of codes ahead, than there are blocks.
 func TestMatMulPacked(t *testing.T) {
 	t.Parallel()
 	group := func(n int, symmetric bool) kernels.Format {
@@ -125,6 +125,8 @@ func TestMatMulPacked(t *testing.T) {
 			tile(4, 1, 2, 6, 4, 2), 16, 13},
 		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, false), K: 256, Packed: 4, Half: true, Lanes: true},
 			N: 128}, tile(4, 1, 1, 3, 2, 3), 20, 19},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, false), K: 256, Packed: 16}, N: 140},
+			tile(16, 1, 1, 3, 2, 3), 270, 261},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			oneOfThree(t)
@@ -176,7 +178,7 @@ func TestMatMulPackedRefusals(t *testing.T) {
 	}
 	hopper := kernels.Machine{Target: kernels.CUDA, Cores: 132, Groups: true, TransferMemory: 225 << 10}
 	for rows, want := range map[int][]int{8: {1, 0}, 16: {1, 0}, 17: {4, 1, 0}, 32: {4, 1, 0}, 33: {8, 1, 0},
-		65: {16, 1, 0}, 128: {16, 1, 0}, 129: {0}} {
+		65: {16, 1, 0}, 128: {16, 1, 0}, 129: {16, 0}, 512: {16, 0}, 513: {0}} {
 		m := ok
 		m.Packed = 0
 		require.Equal(t, want, m.Packings(hopper, 4096, rows), "%d rows", rows)
@@ -189,7 +191,11 @@ func TestMatMulPackedRefusals(t *testing.T) {
 		}
 		require.Equal(t, without, m.Packings(hopper, 2048, rows), "%d rows, some of weights", rows)
 		m.K = 8192
-		require.Equal(t, want, m.Packings(hopper, 4096, rows), "%d rows, many of weights", rows)
+		if rows == 513 {
+			want = []int{16, 0}
+		}
+		require.Equal(t, want, m.Packings(hopper, 4096, rows), "%d rows, long ones of weights", rows)
+		require.Equal(t, []int{0}, m.Packings(hopper, 4096, 769))
 	}
 }
 
@@ -200,9 +206,9 @@ func TestMatMulPackedOrder(t *testing.T) {
 	for _, c := range []struct{ rows, n, k, sets, ahead, each int }{
 		{128, 5376, 21504, 2, 2, 54}, {128, 8192, 2048, 2, 2, 8}, {128, 2048, 4096, 2, 2, 4},
 		{64, 5376, 21504, 4, 2, 27}, {64, 2048, 4096, 2, 2, 4},
-		{32, 5376, 21504, 4, 3, 27}, {32, 8192, 2048, 2, 2, 8},
+		{32, 5376, 21504, 4, 3, 27}, {32, 8192, 2048, 2, 2, 8}, {512, 5376, 21504, 2, 2, 214}, {300, 8192, 2048, 2, 2, 24},
 	} {
-		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: c.k, Packed: c.rows / 8}, N: c.n}
+		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: c.k, Packed: min(c.rows/8, 16)}, N: c.n}
 		got := m.Tiles(machine, c.rows)[0]
 		require.Equal(t, []int{c.sets, c.ahead, c.each}, []int{got.WN / 4, got.Ahead, got.Each}, "%v: %v", c, got)
 	}
