@@ -164,6 +164,8 @@ func (s *Session) compileAlone(converses bool) (err error) {
 		}
 		d.Logits = s.given.Logits != nil
 		s.model, err = session.LoadDraws(s.module, s.engine, options, d) // reads no weights
+	} else if s.given.Logits == nil {
+		s.model, err = session.LoadTokens(s.module, s.engine, options)
 	} else {
 		s.model, err = session.Load(s.module, s.engine, options)
 	}
@@ -338,7 +340,11 @@ func (s *Session) fitParameters() error {
 	if err := s.sampling.CheckFor(form, draws); err != nil {
 		return kind.Of(kind.ErrUsage, err)
 	}
-	if p.Logits != nil && (s.shared() || form != session.Logits && !s.model.Draws().Logits) {
+	if p.Logits != nil && (s.shared() || !s.model.GivesLogits()) {
+		if form == session.Logits {
+			return kind.Usagef("Parameters.Logits: the program was compiled to give tokens only; set it before the " +
+				"first answer")
+		}
 		return kind.Usagef("Parameters.Logits: the program gives a token, not logits; export it without --sample, or " +
 			"give Options.Sampler runtime")
 	}

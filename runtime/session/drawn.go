@@ -12,6 +12,9 @@ func (s *Session) drawInputs(inputs []eval.Value, tokens []int, position int, p 
 	if err := d.check(p, s.model.width); err != nil {
 		return nil, err
 	}
+	if s.model.Form == Logits { // no seed and no filters; each position has a key of its own
+		p.TopK, p.TopP, p.Seed = 0, 1, s.key+int64(position+len(tokens))
+	}
 	c := &drawCall{Sampling: p, answer: s.answer}
 	c.keep = position+len(tokens) >= s.answer // else a part of the prompt, whose token is dropped
 	if n := d.listed(); n > 0 {

@@ -46,18 +46,46 @@ func LoadDraws(m *ir.Module, e engine.Engine, o engine.Options, d Draws) (*Model
 	if err != nil {
 		return nil, err
 	}
-	if m, model.width, err = d.attach(m); err != nil {
+	m, width, err := d.attach(m)
+	if err != nil {
 		return nil, err
 	}
-	model.Form, model.draws, model.params = Drawn, d, m.Entry.Params
-	if model.Vocab == 0 {
-		model.Vocab = model.width
-	}
-	if err := model.compile(m, e, o); err != nil {
-		return nil, err
-	}
-	return model, nil
+	model.Form, model.draws = Drawn, d
+	return model.compileDrawn(m, width, e, o)
 }
+
+// compileDrawn compiles what [Draws.attach] returned.
+func (m *Model) compileDrawn(program *ir.Module, width int, e engine.Engine, o engine.Options) (*Model, error) {
+	m.drawn, m.width, m.params = true, width, program.Entry.Params
+	if m.Vocab == 0 {
+		m.Vocab = width
+	}
+	if err := m.compile(program, e, o); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// LoadTokens is [Load] for callers that need tokens and no logits. If a program gives logits and the engine draws on its
+// device in less time than it takes to copy logits to the host ([engine.Drawing]), the runtime's own sampler draws there.
+// The form stays [Logits], and parameters are those of a program of that form: a temperature, and draws without a seed.
+func LoadTokens(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
+	model, err := recognise(m)
+	if err != nil {
+		return nil, err
+	}
+	if d, ok := e.(engine.Drawing); model.Form != Logits || !ok || !d.DrawsOnDevice() {
+		return Load(m, e, o)
+	}
+	drawn, width, err := Draws{}.attach(m)
+	if err != nil {
+		return Load(m, e, o) // logits that the sampler does not take, of a file of unknown origin
+	}
+	return model.compileDrawn(drawn, width, e, o)
+}
+
+// GivesLogits reports whether the steps of a session have logits.
+func (m *Model) GivesLogits() bool { return m.Form == Logits && !m.drawn || m.draws.Logits }
 
 // Draws returns what a model that draws with the runtime's sampler was loaded for.
 func (m *Model) Draws() Draws { return m.draws }

@@ -3,6 +3,7 @@ package session_test
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,6 +93,41 @@ func TestDrawsAreTheHeads(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, compared, 12)
+}
+
+// TestLoadTokens: a program that gives logits draws on the device where the engine can. Greedy tokens are those of the
+// logits; others differ from answer to answer and between positions. Parameters are those of a program with logits.
+func TestLoadTokens(t *testing.T) {
+	for _, e := range []engine.Engine{cpu.Engine{}, reference.Engine{}} {
+		m := fusetest.Load(t, "etc-qwen35moe-chat-portable")
+		model, err := session.LoadTokens(m, e, engine.Options{})
+		require.NoError(t, err)
+		_, draws := e.(engine.Drawing)
+		require.Equal(t, session.Logits, model.Form)
+		require.Equal(t, !draws, model.GivesLogits(), e.Name())
+		s, err := model.NewSession()
+		require.NoError(t, err)
+		_, given := start(t, m, e)
+		require.True(t, given.Model().GivesLogits())
+		want := generate(t, given, session.Greedy, 8, 5, 9, 3)
+		require.Equal(t, want.Tokens, generate(t, s, session.Greedy, 8, 5, 9, 3).Tokens, e.Name())
+		_, err = s.Decode(t.Context(), 1, session.Sampling{TopP: 1, MinP: 0.5})
+		require.ErrorContains(t, err, "min-p needs the runtime's own sampler")
+		require.NoError(t, errors.Join(s.Close(), model.Close()))
+	}
+	even := make([][]float32, 64) // all tokens are as likely
+	for i := range even {
+		even[i] = make([]float32, len(even))
+	}
+	model, err := session.LoadTokens(table(t, even), cpu.Engine{}, engine.Options{})
+	require.NoError(t, err)
+	s, err := model.NewSession()
+	require.NoError(t, err)
+	p := session.Sampling{Temperature: 1, TopP: 1e-3, TopK: 1} // filters that the program has no use for
+	first, second := generate(t, s, p, 5, 3).Tokens, generate(t, s, p, 5, 3).Tokens
+	require.NotEqual(t, first, second)
+	require.NotEqual(t, slices.Repeat(first[:1], 5), first)
+	require.NoError(t, errors.Join(s.Close(), model.Close()))
 }
 
 // TestDrawParameters: what changes the logits, in the order of the calls.

@@ -44,8 +44,9 @@ type Model struct {
 	executable engine.Executable
 	rows       bool // forward gives logits for every position
 	params     []*ir.Value
-	draws      Draws        // of form Drawn
-	width      int          // the number of logits, of form Drawn
+	drawn      bool         // the program ends with the runtime's own sampler: form Drawn, or see LoadTokens
+	draws      Draws        // what that sampler was loaded for
+	width      int          // the number of logits that it draws from
 	buffers    []*ir.Buffer // of snapshots
 	held       []*ir.Buffer // those of the engine, where its rings have more rows; see rings.go
 }

@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,4 +76,24 @@ func TestForetold(t *testing.T) {
 		session.Request{Prompt: sequence(0, 3), Sampling: session.Greedy, MaxNewTokens: 3})
 	require.NoError(t, err)
 	require.Equal(t, make([][]eval.Value, 3), e.told)
+	// The device draws from them where it can.
+	d := &hintedDrawing{hinted{scripted: scripted{answer: count}}}
+	rows := slices.Repeat([][]float32{make([]float32, 16)}, 16)
+	model, err := session.LoadTokens(table(t, rows), d, engine.Options{})
+	require.NoError(t, err)
+	if s, err = model.NewSession(); err == nil {
+		_, err = s.Generate(context.Background(),
+			session.Request{Prompt: sequence(0, 3), Sampling: sampling, MaxNewTokens: 4})
+	}
+	require.NoError(t, err)
+	for i, next := range d.told[1:3] {
+		require.Equal(t, d.calls[i+2][1:], next[1:], "call %d", i+1)
+	}
+	require.Nil(t, d.told[3])
 }
+
+// hintedDrawing is an engine that draws on its device.
+type hintedDrawing struct{ hinted }
+
+func (e *hintedDrawing) Compile(*ir.Module, engine.Options) (engine.Executable, error) { return e, nil }
+func (e *hintedDrawing) DrawsOnDevice() bool                                           { return true }

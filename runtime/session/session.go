@@ -19,7 +19,8 @@ type Session struct {
 	instance engine.Instance
 	tokens   []int                // all tokens that were fed
 	torn     bool                 // a call was abandoned, so the buffers may hold a part of what it was to write
-	keys     *numeric.KeySequence // the keys of draws by the host's own sampler
+	keys     *numeric.KeySequence // the keys of draws without a seed
+	key      int64                // of them, the one of the answer, if the runtime's sampler draws without a seed
 	answer   int                  // the index in tokens at which the answer begins: after the prompt that was fed last
 	given    []drawInput          // the inputs of the runtime's sampler
 }
@@ -31,7 +32,7 @@ func (m *Model) NewSession() (*Session, error) {
 		return nil, err
 	}
 	s := &Session{model: m, instance: instance, keys: numeric.NewUnseededKeySequence()}
-	if m.Form == Drawn {
+	if m.drawn {
 		s.given = m.draws.inputs(m.width)
 	}
 	return s, nil
@@ -108,6 +109,7 @@ func (s *Session) Prefill(ctx context.Context, tokens []int, p Sampling) (Step, 
 	}
 	var step Step
 	s.answer = len(s.tokens) + len(tokens)
+	s.key = int64(s.keys.Next()[0])
 	for len(tokens) > 0 {
 		if err := ctx.Err(); err != nil {
 			return Step{}, err
@@ -143,7 +145,7 @@ func (s *Session) Decode(ctx context.Context, token int, p Sampling) (Step, erro
 // does not wait for the host. The caller may still feed another token, or none.
 func (s *Session) DecodePipelined(ctx context.Context, token int, p, next Sampling) (Step, error) {
 	x, ok := s.instance.(engine.Pipelined)
-	if !ok || s.model.Form == Logits || s.checkRoom(2) != nil || next.Check() != nil ||
+	if !ok || s.model.Form == Logits && !s.model.drawn || s.checkRoom(2) != nil || next.Check() != nil ||
 		next.penalizes() || next.Mask != nil {
 		return s.Decode(ctx, token, p)
 	}
@@ -174,7 +176,7 @@ func (s *Session) call(ctx context.Context, run runner, tokens []int, p Sampling
 	if err != nil {
 		return Step{}, err
 	}
-	if s.model.Form == Drawn {
+	if s.model.drawn {
 		return s.drawn(out, p)
 	}
 	return s.read(out[0].Tensor, p)
@@ -218,6 +220,9 @@ func (s *Session) inputs(tokens []int, position int, p Sampling) ([]eval.Value, 
 		{Tensor: eval.Ints(ir.I64, []int{1, len(tokens)}, ids)},
 		{Tensor: eval.Ints(ir.I64, []int{len(tokens)}, positions)},
 	}
+	if s.model.drawn {
+		return s.drawInputs(inputs, tokens, position, p)
+	}
 	switch s.model.Form {
 	case AuthorsSampler:
 		shape := []int{1}[:s.model.params[2].Type.Rank()]
@@ -228,8 +233,6 @@ func (s *Session) inputs(tokens []int, position int, p Sampling) ([]eval.Value, 
 			topK = math.MaxInt64 // keep all (requirement B18)
 		}
 		inputs = append(inputs, floatScalar(p.Temperature), intScalar(topK), floatScalar(p.TopP), intScalar(p.Seed))
-	case Drawn:
-		return s.drawInputs(inputs, tokens, position, p)
 	}
 	return inputs, nil
 }
@@ -242,7 +245,7 @@ func intScalar(v int64) eval.Value { return eval.Value{Tensor: eval.Ints(ir.I64,
 
 // read takes the token, or the last position's logits, out of the output (requirements A10, A11, C11).
 func (s *Session) read(t *eval.Tensor, p Sampling) (Step, error) {
-	if s.model.Form != Logits {
+	if s.model.Form != Logits || s.model.drawn {
 		if t.DType != ir.I64 || len(t.I) != 1 {
 			return Step{}, fmt.Errorf("the program gave %s%v, want one i64 token", t.DType, t.Shape)
 		}

@@ -142,7 +142,7 @@ func runBench(cmd *cobra.Command, path string, f benchFlags) error {
 
 // measure measures and prints the rows.
 func measure(cmd *cobra.Command, path string, f benchFlags, e engine.Engine, o engine.Options) error {
-	load := session.Load
+	load := session.LoadTokens
 	if f.sampler == "runtime" {
 		load = func(m *ir.Module, e engine.Engine, o engine.Options) (*session.Model, error) {
 			return session.LoadDraws(m, e, o, session.Draws{})
