@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 
@@ -15,7 +16,7 @@ const (
 	width, height            = 720, 400
 	left, right, top, bottom = 56, 700, 24, 344
 	mostDrafts               = 3
-	highest                  = 3.0 // of the axis of gains
+	least                    = 3.0 // the axis of gains ends here, or where the best gain is
 )
 
 func main() {
@@ -25,9 +26,21 @@ func main() {
 	}
 }
 
-// x and y place an acceptance and a gain.
+// x places an acceptance.
 func x(acceptance float64) float64 { return left + acceptance*(right-left) }
-func y(gain float64) float64       { return bottom - gain/highest*(bottom-top) }
+
+// axis returns where the axis of gains ends: a multiple of 0.5 that no curve is above.
+func axis(rows []bench.DraftRow) float64 {
+	end := least
+	for _, r := range rows {
+		for _, p := range r.Curve {
+			if r.Drafts <= mostDrafts {
+				end = max(end, math.Ceil(2*p.Gain)/2)
+			}
+		}
+	}
+	return end
+}
 
 const style = `<style>
 text { font: 13px system-ui, sans-serif; fill: #24292f }
@@ -54,6 +67,8 @@ func draw(in io.Reader, out io.Writer) error {
 	if err := json.NewDecoder(in).Decode(&data); err != nil {
 		return fmt.Errorf("standard input: %w; want what etc bench --speculate --json prints", err)
 	}
+	highest := axis(data.Rows)
+	y := func(gain float64) float64 { return bottom - gain/highest*(bottom-top) }
 	var b strings.Builder
 	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n", width, height)
 	b.WriteString("<title>Speed against none by the acceptance of drafts</title>\n" + style)

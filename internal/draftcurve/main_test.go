@@ -35,5 +35,8 @@ func TestDraw(t *testing.T) {
 	for _, mark := range []string{"code 0.91", "facts 0.61", "prose 0.49"} {
 		require.Contains(t, out.String(), mark)
 	}
+	require.Equal(t, 3.0, axis(data["rows"].([]bench.DraftRow)))
+	require.Equal(t, 3.5, axis([]bench.DraftRow{{Drafts: 3, Curve: []bench.DraftSpeed{{Gain: 3.34}}},
+		{Drafts: 4, Curve: []bench.DraftSpeed{{Gain: 5}}}}), "no line for 4")
 	require.ErrorContains(t, draw(strings.NewReader("x"), &out), "etc bench --speculate --json")
 }
