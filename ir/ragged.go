@@ -12,7 +12,8 @@ import (
 //
 //   - positions i64[R]: the position of each row; a negative one is that of a row which belongs to no sequence.
 //   - sequences i32[R]: the number of each row's sequence among those of the call. Calls of a runner have the rows of a
-//     sequence one after another, at positions that follow one another; kernels of a few rows rely on it, and check it.
+//     sequence one after another, at positions that follow one another. Kernels of a few rows rely on this. The GPU's
+//     engine checks it before a call.
 //   - blocks i32[N, B]: for each sequence the numbers of its blocks. Position p lies in row p mod b of block
 //     blocks[n, p/b mod B], for blocks of b rows; so a window needs only as many columns as it has blocks.
 //   - entries i32[N, 3]: for each sequence its first row, its number of rows, which lie one after another, and the

@@ -145,8 +145,9 @@ func (b *binder) checkRuns() {
 	b.check(positions, func() error {
 		at, of := positions.content.Tensor.I, sequences.content.Tensor.I
 		for r, p := range at {
+			follows := r > 0 && of[r-1] == of[r] && at[r-1] == p-1
 			for before := range r {
-				if p >= 0 && at[before] >= 0 && of[before] == of[r] && p-at[before] != int64(r-before) {
+				if p >= 0 && at[before] >= 0 && of[before] == of[r] && !follows {
 					return fmt.Errorf("rows %d and %d are at positions %d and %d of sequence %d, want rows of a sequence "+
 						"one after another", before, r, at[before], p, of[r])
 				}

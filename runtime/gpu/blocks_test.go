@@ -164,7 +164,9 @@ func TestFewRowsInBlocks(t *testing.T) {
 	requireBlocks(t, compile(t, reference.Engine{}, m, o), x, random)
 	for _, c := range []blockCall{{[]int64{2, 1, 3}, []int64{0, 2, 0}, blockCalls[0].blocks, []int64{0}},
 		{[]int64{3, 2}, []int64{0, 0}, blockCalls[0].blocks, []int64{0}},
-		{[]int64{1, 3}, []int64{0, 0}, blockCalls[0].blocks, []int64{0}}} {
+		{[]int64{1, 3}, []int64{0, 0}, blockCalls[0].blocks, []int64{0}},
+		{[]int64{1, 0, 3}, []int64{0, 2, 0}, blockCalls[0].blocks, []int64{0}},
+		{[]int64{1, -1, 3}, []int64{0, 0, 0}, blockCalls[0].blocks, []int64{0}}} {
 		_, err := x.Run(t.Context(), c.inputs(t, random))
 		require.ErrorContains(t, err, "of sequence 0, want rows of a sequence one after another")
 	}
