@@ -63,7 +63,8 @@ type Parameters struct {
 	// [Session] takes them. They have no Logprobs: those would be of the tokens that are drawn.
 	ForceTokens []int
 	// Logits is told of the logits, one for each token of the vocabulary, after the prompt and after every token of
-	// the answer; nil for nobody. The slice is valid during the call. Only a [Session] takes it.
+	// the answer; nil for nobody. The slice is valid during the call. Only a [Session] takes it, and only before its
+	// first answer if it is nil then: a program is compiled to give logits, or not.
 	Logits func(logits []float32) error
 }
 

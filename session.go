@@ -324,6 +324,23 @@ func decimal(v float32) *float64 {
 	return &x
 }
 
+// fitLogits refuses to give logits that the compiled program does not give.
+func (s *Session) fitLogits() error {
+	form := s.model.Form
+	switch {
+	case s.given.Logits == nil || !s.shared() && s.model.GivesLogits():
+		return nil
+	case s.shared():
+		return kind.Usagef("Parameters.Logits with Options.Speculate or Options.Deterministic, whose calls give no " +
+			"logits: leave one out")
+	case form == session.Logits || form == session.Drawn:
+		return kind.Usagef("Parameters.Logits: the program was compiled to give tokens only; set it before the first " +
+			"answer")
+	}
+	return kind.Usagef("Parameters.Logits: the program gives a token, not logits; export it without --sample, or " +
+		"give Options.Sampler runtime")
+}
+
 // fitParameters refuses parameters that the compiled program has no use for, and drops those that came from the file,
 // with a warning.
 func (s *Session) fitParameters() error {
@@ -340,13 +357,8 @@ func (s *Session) fitParameters() error {
 	if err := s.sampling.CheckFor(form, draws); err != nil {
 		return kind.Of(kind.ErrUsage, err)
 	}
-	if p.Logits != nil && (s.shared() || !s.model.GivesLogits()) {
-		if form == session.Logits {
-			return kind.Usagef("Parameters.Logits: the program was compiled to give tokens only; set it before the " +
-				"first answer")
-		}
-		return kind.Usagef("Parameters.Logits: the program gives a token, not logits; export it without --sample, or " +
-			"give Options.Sampler runtime")
+	if err := s.fitLogits(); err != nil {
+		return err
 	}
 	if p.ForceTokens != nil && s.shared() {
 		return kind.Usagef("Parameters.ForceTokens with Options.Speculate or Options.Deterministic, whose tokens are " +

@@ -119,6 +119,23 @@ func TestSessionForced(t *testing.T) {
 	}
 }
 
+// A program is compiled to give logits, or not.
+func TestSessionLogitsTooLate(t *testing.T) {
+	late := greedy
+	late.Logits = func([]float32) error { return nil }
+	for _, sampler := range []string{"", "file", "runtime"} {
+		s := opened(t, etc.Options{Sampler: sampler}, greedy)
+		require.NoError(t, s.SetParameters(late))
+		require.NoError(t, s.SetParameters(greedy))
+		require.NoError(t, s.Compile())
+		err := s.SetParameters(late)
+		require.ErrorIs(t, err, etc.ErrUsage)
+		require.ErrorContains(t, err, "set it before the first answer", sampler)
+	}
+	s := opened(t, etc.Options{Deterministic: true}, late)
+	require.ErrorContains(t, s.Compile(), "leave one out")
+}
+
 // The context ends an answer: what came is there, with its end, and part of the conversation, which goes on.
 func TestSessionCancelled(t *testing.T) {
 	s := opened(t, etc.Options{}, greedy)

@@ -12,7 +12,9 @@ func (s *Session) drawInputs(inputs []eval.Value, tokens []int, position int, p 
 	if err := d.check(p, s.model.width); err != nil {
 		return nil, err
 	}
-	if s.model.Form == Logits { // no seed and no filters; each position has a key of its own
+	if s.model.Form == Logits {
+		// Such a program has no seed and no filters. The key differs for each position, so that no two draws of an answer
+		// use the same noise.
 		p.TopK, p.TopP, p.Seed = 0, 1, s.key+int64(position+len(tokens))
 	}
 	c := &drawCall{Sampling: p, answer: s.answer}

@@ -66,9 +66,10 @@ func (m *Model) compileDrawn(program *ir.Module, width int, e engine.Engine, o e
 	return m, nil
 }
 
-// LoadTokens is [Load] for callers that need tokens and no logits. If a program gives logits and the engine draws on its
-// device in less time than it takes to copy logits to the host ([engine.Drawing]), the runtime's own sampler draws there.
-// The form stays [Logits], and parameters are those of a program of that form: a temperature, and draws without a seed.
+// LoadTokens is [Load] for callers that need tokens and no logits. If a program gives logits and the engine draws on
+// its device in less time than it takes to copy logits to the host ([engine.Drawing]), the runtime's own sampler draws
+// there. The form stays [Logits], and parameters are those of a program of that form: a temperature, and draws without
+// a seed. [Model.GivesLogits] tells whether steps have logits.
 func LoadTokens(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
 	model, err := recognise(m)
 	if err != nil {
@@ -85,7 +86,10 @@ func LoadTokens(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error)
 }
 
 // GivesLogits reports whether the steps of a session have logits.
-func (m *Model) GivesLogits() bool { return m.Form == Logits && !m.drawn || m.draws.Logits }
+func (m *Model) GivesLogits() bool { return !m.givesToken() || m.draws.Logits }
+
+// givesToken reports whether the first result of a call is a token.
+func (m *Model) givesToken() bool { return m.Form != Logits || m.drawn }
 
 // Draws returns what a model that draws with the runtime's sampler was loaded for.
 func (m *Model) Draws() Draws { return m.draws }

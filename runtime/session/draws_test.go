@@ -127,6 +127,18 @@ func TestLoadTokens(t *testing.T) {
 	first, second := generate(t, s, p, 5, 3).Tokens, generate(t, s, p, 5, 3).Tokens
 	require.NotEqual(t, first, second)
 	require.NotEqual(t, slices.Repeat(first[:1], 5), first)
+	_, err = s.Rows(t.Context(), []int{1, 2}, 0)
+	require.ErrorContains(t, err, "logits of a program that gives tokens")
+	before, err := s.Snapshot()
+	require.NoError(t, err)
+	drawn := map[int]bool{}
+	for range 6 { // one token in 64^5 answers the same six times
+		require.NoError(t, s.Restore(before))
+		step, err := s.Decode(t.Context(), 1, p)
+		require.NoError(t, err)
+		drawn[step.Token] = true
+	}
+	require.Greater(t, len(drawn), 1)
 	require.NoError(t, errors.Join(s.Close(), model.Close()))
 }
 

@@ -25,7 +25,8 @@ type Request struct {
 	Token func(token int) bool
 	// Step is called with what each token of the answer was drawn with, before Token is; nil for nothing.
 	Step func(Step)
-	// Logits is called with the logits after the prompt and after every token that is fed.
+	// Logits is called with the logits after the prompt and after every token that is fed; they are nil where
+	// [Model.GivesLogits] is false.
 	Logits func(logits []float32) error
 }
 

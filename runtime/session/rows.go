@@ -37,7 +37,7 @@ func LoadRows(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
 // valid until the next call. A model of [LoadRows] takes tokens in chunks; any other takes those whose logits are given
 // one by one.
 func (s *Session) Rows(ctx context.Context, tokens []int, skip int) ([]Step, error) {
-	if s.model.Form != Logits {
+	if s.model.givesToken() {
 		return nil, fmt.Errorf("logits of a program that gives tokens")
 	}
 	if skip < 0 || skip >= len(tokens) {

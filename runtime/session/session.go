@@ -19,8 +19,8 @@ type Session struct {
 	instance engine.Instance
 	tokens   []int                // all tokens that were fed
 	torn     bool                 // a call was abandoned, so the buffers may hold a part of what it was to write
-	keys     *numeric.KeySequence // the keys of draws without a seed
-	key      int64                // of them, the one of the answer, if the runtime's sampler draws without a seed
+	keys     *numeric.KeySequence // makes the keys of draws without a seed
+	key      int64                // of keys: for draws without a seed by the runtime's sampler
 	answer   int                  // the index in tokens at which the answer begins: after the prompt that was fed last
 	given    []drawInput          // the inputs of the runtime's sampler
 }
@@ -35,8 +35,12 @@ func (m *Model) NewSession() (*Session, error) {
 	if m.drawn {
 		s.given = m.draws.inputs(m.width)
 	}
+	s.newKey()
 	return s, nil
 }
+
+// newKey begins draws whose noise no draw before had.
+func (s *Session) newKey() { s.key = int64(s.keys.Next()[0]) }
 
 // Model returns the model of the session.
 func (s *Session) Model() *Model { return s.model }
@@ -71,6 +75,7 @@ func (s *Session) Abandoned() bool { return s.torn }
 // Reset forgets everything.
 func (s *Session) Reset() error {
 	s.tokens, s.answer = nil, 0
+	s.newKey()
 	if err := s.instance.Reset(); err != nil {
 		return err
 	}
@@ -109,7 +114,7 @@ func (s *Session) Prefill(ctx context.Context, tokens []int, p Sampling) (Step, 
 	}
 	var step Step
 	s.answer = len(s.tokens) + len(tokens)
-	s.key = int64(s.keys.Next()[0])
+	s.newKey()
 	for len(tokens) > 0 {
 		if err := ctx.Err(); err != nil {
 			return Step{}, err
@@ -145,7 +150,7 @@ func (s *Session) Decode(ctx context.Context, token int, p Sampling) (Step, erro
 // does not wait for the host. The caller may still feed another token, or none.
 func (s *Session) DecodePipelined(ctx context.Context, token int, p, next Sampling) (Step, error) {
 	x, ok := s.instance.(engine.Pipelined)
-	if !ok || s.model.Form == Logits && !s.model.drawn || s.checkRoom(2) != nil || next.Check() != nil ||
+	if !ok || !s.model.givesToken() || s.checkRoom(2) != nil || next.Check() != nil ||
 		next.penalizes() || next.Mask != nil {
 		return s.Decode(ctx, token, p)
 	}
@@ -245,7 +250,7 @@ func intScalar(v int64) eval.Value { return eval.Value{Tensor: eval.Ints(ir.I64,
 
 // read takes the token, or the last position's logits, out of the output (requirements A10, A11, C11).
 func (s *Session) read(t *eval.Tensor, p Sampling) (Step, error) {
-	if s.model.Form != Logits || s.model.drawn {
+	if s.model.givesToken() {
 		if t.DType != ir.I64 || len(t.I) != 1 {
 			return Step{}, fmt.Errorf("the program gave %s%v, want one i64 token", t.DType, t.Shape)
 		}

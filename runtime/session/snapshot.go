@@ -59,6 +59,7 @@ func (s *Session) Restore(p *Snapshot) error {
 	}
 	s.tokens, s.torn = slices.Clone(p.Tokens), false
 	s.answer = len(s.tokens)
+	s.newKey()
 	return nil
 }
 
