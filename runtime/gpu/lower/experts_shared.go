@@ -25,10 +25,9 @@ func (m *mixture) sharedBy(g *graph, v *ir.Value) *shared {
 	if l == nil || strided.Elements(score.Shape) != m.tokens || !score.IsDense() || l.Input("bias") != nil {
 		return nil
 	}
-	down, ok := weightOf(l.Input("weight"))
 	p := g.defined(l.Input("x"), "glu")
-	if !ok || p == nil || down.Format != m.down.Format || down.count != 1 || down.rows != m.down.rows ||
-		down.cols != m.down.cols || ir.Attrs[ir.GLUAttrs](p).Activation != m.activation {
+	if p == nil || !isLike(l.Input("weight"), m.down, m.down.rows) ||
+		ir.Attrs[ir.GLUAttrs](p).Activation != m.activation {
 		return nil
 	}
 	s := &shared{down: l.Input("weight"), score: term.Input("gate")}
@@ -40,24 +39,29 @@ func (m *mixture) sharedBy(g *graph, v *ir.Value) *shared {
 	if s.up == nil {
 		rows *= 2
 	}
-	for _, w := range []*ir.Value{s.gate, s.up} {
-		if w == nil {
-			continue
-		}
-		if f, ok := weightOf(w); !ok || f.Format != m.gate.Format || f.count != 1 || f.rows != rows ||
-			f.cols != m.gate.cols {
-			return nil
-		}
-	}
-	k := m.kernel()
-	if k.Shared = true; m.sorted && !g.sharedAmongSorted(k, m.tokens) || !m.sorted && !g.fewExperts(k, m.tokens) {
+	if !isLike(s.gate, m.gate, rows) || s.up != nil && !isLike(s.up, m.gate, rows) || !g.takesShared(m) {
 		return nil
 	}
 	return s
 }
 
-// sharedAmongSorted reports whether the shared expert is one of sorted_experts. It is only where these have vectors in
-// the order of lanes. With other tiles it was not measured.
+// isLike reports whether w is a matrix of this number of rows, in the format and with the columns of those of a stack.
+func isLike(w *ir.Value, stack weight, rows int) bool {
+	f, ok := weightOf(w)
+	return ok && f.Format == stack.Format && f.count == 1 && f.rows == rows && f.cols == stack.cols
+}
+
+// takesShared reports whether the kernels of a mixture take a shared expert, too.
+func (g *graph) takesShared(m *mixture) bool {
+	k := m.kernel()
+	if k.Shared = true; m.sorted {
+		return g.sharedAmongSorted(k, m.tokens)
+	}
+	return g.fewExperts(k, m.tokens)
+}
+
+// sharedAmongSorted reports whether the shared expert is one of sorted_experts. It is so only if vectors are in the
+// order of lanes; other tiles have not been measured.
 func (t *Target) sharedAmongSorted(k kernels.Experts, tokens int) bool {
 	many := ManyExperts(k, !t.Tiled(tokens))
 	return t.InLanes(many, tokens).Lanes && t.sortedExperts(many, tokens)
