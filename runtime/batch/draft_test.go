@@ -400,9 +400,11 @@ func TestSequenceDrafts(t *testing.T) {
 			require.Equal(t, drafts, again)
 			require.Equal(t, got[0], outs)
 			_, _, err = other.Round(t.Context(), out[0].Token, out[0].Hidden, draws, []batch.Row{row})
-			require.EqualError(t, err, "1 rows for a token and 3 drafts")
-			_, err = s.Draft(t.Context(), drafts[0], got[0][0].Hidden[1:], draws...)
-			require.ErrorContains(t, err, "the draft wants 128")
+			require.EqualError(t, err, "1 rows, want 4: one for the token and one for each of 3 drafts")
+			for range 2 { // the first error does not end the sequence
+				_, err = s.Draft(t.Context(), drafts[0], got[0][0].Hidden[1:], draws...)
+				require.ErrorContains(t, err, "127 numbers, want 128")
+			}
 			_, err = other.Draft(t.Context(), 1, nil)
 			require.ErrorContains(t, err, "0 drafts after")
 		})

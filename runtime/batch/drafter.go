@@ -67,6 +67,14 @@ func DescribeDraft(
 // Drafts implements Drafter.
 func (x *raggedExecutor) Drafts() speculate.Kind { return x.kind }
 
+// HiddenSize implements Drafter.
+func (x *raggedExecutor) HiddenSize() int {
+	if x.model.Draft == nil {
+		return 0
+	}
+	return x.model.Draft.Hidden
+}
+
 // giveHidden sets the hidden states of outputs. They are the last result of an entry of a program with a draft.
 func (x *raggedExecutor) giveHidden(out []Output, results []eval.Value) {
 	if x.kind == speculate.None {

@@ -120,6 +120,8 @@ type Output struct {
 type Drafter interface {
 	// Drafts returns the kind of draft, speculate.None for a program without one.
 	Drafts() speculate.Kind
+	// HiddenSize returns the number of elements of a hidden state, 0 for a program without a draft.
+	HiddenSize() int
 	// Draft drafts tokens for entries of a call that is to be executed next, and does that call's copies. The draft's
 	// own caches are in the units of the call.
 	Draft(ctx context.Context, call *schedule.Call, chains []Chain) ([][]int32, error)

@@ -73,6 +73,7 @@ type raggedExecutor struct {
 	anyRows    bool           // calls have nearly the rows that they need: see rowsFor
 	fixed      int            // the rows of every call of the program, 0: any; see pieces.go
 	kind       speculate.Kind // of the draft
+	rounds     int            // the largest number of drafts of an entry for rounds: see round.go
 }
 
 // NewRagged compiles a language model for calls of many sequences. The error is a [*NotRaggedError] where the program
@@ -135,12 +136,26 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	// The options of one row must not decide where the tokens of others are drawn. So the host draws all tokens of a
 	// deterministic call.
 	if err == nil && drawsOnDevice(e) && !o.Engine.Deterministic {
-		x.draws = true
-		if err = addDraws(x.module, x.model.Vocab); err == nil && !x.anyRows { // a call of an engine of the host costs little
-			err = addRounds(x.module, x.model.Draft)
-		}
+		err = x.addEntries(o.Drafts)
 	}
 	return x, err
+}
+
+// addEntries adds the entries that draw on the device, and those of rounds for up to drafts drafts; 0: no bound.
+func (x *raggedExecutor) addEntries(drafts int) error {
+	x.draws = true
+	err := addDraws(x.module, x.model.Vocab)
+	// An engine that plans any number of rows quickly is one of the host. There a call costs little, so drafts and
+	// verification stay calls of their own.
+	if err != nil || x.anyRows {
+		return err
+	}
+	most := mostOfRound
+	if drafts > 0 {
+		most = min(most, drafts)
+	}
+	x.rounds, err = addRounds(x.module, x.model.Draft, most)
+	return err
 }
 
 // sharedRows is the default number of rows of a call, and of prompts in a call that has rows of running streams: those

@@ -17,8 +17,12 @@ import (
 // This file makes a round of drafts one call of the engine: K steps of the draft method, each of which starts from the
 // token and the hidden state of the step before, and then the program, which verifies the drafts. Nothing goes to the
 // host between them. Where tokens are drawn on the device, a program with a draft has an entry for each K from 1 to
-// mostOfRound, beside those of drawn.go. It takes the parameters of hiddenEntry, then those of the steps, and gives the
-// results of hiddenEntry, then the drafts of each step, i64[N].
+// mostOfRound, beside those of drawn.go.
+//
+// An entry takes the parameters of hiddenEntry, and then those of the draft. A parameter that has the same content in
+// all steps is named draft.NAME; one of step i is named drafti.NAME (ofStep). Step i also has drafti.index i64[R]: for
+// each row of the call, the row of the step whose draft goes there, or -1. The results are those of hiddenEntry, and
+// then the drafts of each step, i64[N], for the N rows that a step has.
 
 // mostOfRound is the largest number of drafts of a stream for which there is an entry. More are drafted step by step.
 // Each entry is compiled with the program, and more than three drafts seldom pay.
@@ -30,18 +34,20 @@ func roundEntry(drafts int) string { return "round" + strconv.Itoa(drafts) }
 // Rounder is a Drafter that can draft and execute a call at once.
 type Rounder interface {
 	Drafter
-	// MostOfRound returns the largest number of drafts of an entry for which Round can be called; 0: never.
+	// MostOfRound returns the largest number of drafts of one sequence that Round takes, or 0 if Round cannot be called.
 	MostOfRound() int
-	// Round drafts tokens for chains as Draft does, and then executes the call with them as Execute does. The call has
-	// anything in the places of the drafts. Rows ask for drawn tokens and hidden states, and for nothing else.
+	// Round drafts tokens for chains as Draft does. Then it executes the call with these drafts as Execute does. It
+	// ignores what call.Tokens has in their places, and does not write them there. It returns the drafts of each chain,
+	// and an output for each row. Rows may ask for a drawn token and a hidden state only.
 	Round(ctx context.Context, call *schedule.Call, chains []Chain, rows []Row) ([][]int32, []Output, error)
 }
 
-// addRounds adds the entries to a ragged module with the entries of drawn.go.
-func addRounds(m *ir.Module, of *ragged.Draft) error {
+// addRounds adds the entries to a ragged module with the entries of drawn.go, for rounds of up to most drafts. It
+// returns the largest number of drafts of an entry, 0 if the program cannot have any.
+func addRounds(m *ir.Module, of *ragged.Draft, most int) (int, error) {
 	verify, draft := m.Named(hiddenEntry), m.Named(ragged.DraftEntry)
 	if of == nil || of.Single || verify == nil || draft == nil {
-		return nil
+		return 0, nil
 	}
 	// A round has rows of its own number in the draft and in the program.
 	symbols := map[*ir.Symbol]*ir.Expr{}
@@ -51,25 +57,22 @@ func addRounds(m *ir.Module, of *ragged.Draft) error {
 		}
 		return symbols[s]
 	})
-	for drafts := 1; drafts <= mostOfRound; drafts++ {
+	for drafts := 1; drafts <= most; drafts++ {
 		f := m.Only(verify).Clone().Entry
 		f.Name, f.Params = roundEntry(drafts), slices.Clone(f.Params)
 		if err := ir.Build(func() { buildRound(m, f, step, drafts) }); err != nil {
-			return fmt.Errorf("a round of %d drafts: %w", drafts, err)
+			return 0, fmt.Errorf("a round of %d drafts: %w", drafts, err)
 		}
 		m.More = append(m.More, f)
 	}
-	return nil
+	return most, nil
 }
 
 // buildRound puts steps of the draft before the operations of f.
 func buildRound(m *ir.Module, f *ir.Func, step *ir.Module, drafts int) {
 	var ops []*ir.Op
 	b := &ir.Builder{Module: m, Insert: func(op *ir.Op) { ops = append(ops, op) }}
-	of := func(f *ir.Func, name string) *ir.Value {
-		return f.Params[slices.IndexFunc(f.Params, func(p *ir.Value) bool { return p.Param == name })]
-	}
-	given := of(f, "tokens")
+	given := f.Params[slices.IndexFunc(f.Params, func(p *ir.Value) bool { return p.Param == "tokens" })]
 	tokens, shared := given, map[string]*ir.Value{}
 	var drawn, hidden *ir.Value
 	var results []*ir.Value
@@ -117,10 +120,10 @@ func stepParam(param string, i int) string { return fmt.Sprintf("draft%d.%s", i,
 
 // MostOfRound implements Rounder.
 func (x *raggedExecutor) MostOfRound() int {
-	if _, ok := x.instance.(engine.Entries); !ok || x.fixed > 0 || x.module.Named(roundEntry(1)) == nil {
+	if _, ok := x.instance.(engine.Entries); !ok || x.fixed > 0 {
 		return 0
 	}
-	return mostOfRound
+	return x.rounds
 }
 
 // Round implements Rounder.
@@ -128,6 +131,9 @@ func (x *raggedExecutor) Round(ctx context.Context, call *schedule.Call, chains 
 	rows []Row) ([][]int32, []Output, error) {
 	if err := x.check(call, rows); err != nil {
 		return nil, nil, err
+	}
+	if !areTokens(rows) {
+		return nil, nil, fmt.Errorf("a round of drafts with a row that asks for more than a drawn token and a hidden state")
 	}
 	if len(call.Copies) > 0 {
 		if err := x.copy(ctx, call.Copies); err != nil {
@@ -174,7 +180,6 @@ func (x *raggedExecutor) roundInputs(params []*ir.Value, call *schedule.Call, ch
 	}
 	hidden := make([]float32, n*width)
 	of["draft.hidden"] = eval.Floats(ir.F32, []int{1, n, width}, hidden)
-	of["draft.tokens"] = eval.Ints(ir.I64, []int{1, n}, make([]int64, n))
 	first, draws := &schedule.Call{}, make([]Row, len(chains))
 	for i, c := range chains {
 		e := call.Entries[c.Entry]
@@ -206,8 +211,6 @@ func (x *raggedExecutor) roundInputs(params []*ir.Value, call *schedule.Call, ch
 	for i, p := range draft.Params {
 		if t := tables[i].Tensor; t != nil && of["draft."+p.Param] == nil {
 			of["draft."+p.Param] = t
-		} else if p.Param == "tokens" {
-			of["draft.tokens"] = t
 		}
 	}
 	out := make([]eval.Value, len(params))
@@ -241,13 +244,6 @@ func (r *Runner) rounder(call *schedule.Call, chains []Chain) Rounder {
 		}
 	}
 	return x
-}
-
-// asksForTokens reports whether the rows of a stream ask for tokens alone, by settings that do not depend on the tokens
-// before them.
-func (s *Stream) asksForTokens() bool {
-	p := s.request.Sampling
-	return s.request.Logprobs < 0 && s.request.Constraint == nil && len(p.Bias) == 0 && !p.penalizes()
 }
 
 // round drafts for a call and executes it at once, and writes the drafts into the call.

@@ -366,7 +366,8 @@ func (r *Runner) run(call *schedule.Call) {
 	start := time.Now()
 	ctx, done := r.begin(call)
 	chains := r.chains(call)
-	rounder, err := r.rounder(call, chains), error(nil)
+	var err error
+	rounder := r.rounder(call, chains)
 	if rounder == nil {
 		err = r.draft(ctx, call, chains)
 	}

@@ -14,6 +14,13 @@ var errNothing = errors.New("the constraint leaves no token of the vocabulary")
 // defaultLast is the default number of tokens that the repetition penalty counts, as in llama.cpp.
 const defaultLast = 64
 
+// asksForTokens reports whether the rows of a stream ask for tokens alone, by settings that do not depend on the tokens
+// before them.
+func (s *Stream) asksForTokens() bool {
+	p := s.request.Sampling
+	return s.request.Logprobs < 0 && s.request.Constraint == nil && len(p.Bias) == 0 && !p.penalizes()
+}
+
 // row returns what the executor has to give for the next token of a stream. If the executor samples, it calls mask.
 // Else it gives logits, and take draws; mask is then called after the call.
 func (s *Stream) row(samples bool, mask func() []uint64) Row {
@@ -26,6 +33,9 @@ func (s *Stream) row(samples bool, mask func() []uint64) Row {
 		return Row{Logits: true}
 	}
 	d.MinP = p.MinP
+	if s.asksForTokens() {
+		return Row{Draw: &d}
+	}
 	r := Row{Draw: &d, Logprobs: top >= 0, Top: max(top, 0)}
 	if len(p.Bias) > 0 || p.penalizes() {
 		r.Adjust = &Adjust{List: s.adjustments(), Repeat: 1, Presence: p.Presence, Frequency: p.Frequency}

@@ -104,7 +104,7 @@ func (s *Sequence) Rollback(n int) error {
 // of the row before it (what [Row].Hidden asks for). The sequence does not change. Feed token and the drafts with a
 // [Pool.Feed] with Exact; its outputs show which drafts are right. The executor must be a [Drafter] with a draft.
 func (s *Sequence) Draft(ctx context.Context, token int32, hidden []float32, draws ...Draw) ([]int32, error) {
-	d, err := s.drafter(token, draws)
+	d, err := s.drafter(token, hidden, draws)
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +124,9 @@ func (s *Sequence) Draft(ctx context.Context, token int32, hidden []float32, dra
 	return out[0], s.table.Rollback(len(draws))
 }
 
-// drafter returns the executor, if it can draft a token for each of draws behind token.
-func (s *Sequence) drafter(token int32, draws []Draw) (Drafter, error) {
+// drafter returns the executor, if it can draft a token for each of draws behind token from a hidden state. What it
+// refuses changes nothing, so the sequence can go on.
+func (s *Sequence) drafter(token int32, hidden []float32, draws []Draw) (Drafter, error) {
 	if err := s.usable(); err != nil {
 		return nil, err
 	}
@@ -137,6 +138,9 @@ func (s *Sequence) drafter(token int32, draws []Draw) (Drafter, error) {
 		return nil, fmt.Errorf("%d drafts after %d tokens, want at least one after one", len(draws), s.Position())
 	case token < 0 || s.pool.limits.Vocab > 0 && int(token) >= s.pool.limits.Vocab:
 		return nil, fmt.Errorf("token %d, want one of %d", token, s.pool.limits.Vocab)
+	case len(hidden) != d.HiddenSize():
+		return nil, fmt.Errorf("a hidden state of %d numbers, want %d: that of the row before token", len(hidden),
+			d.HiddenSize())
 	case len(draws) > s.pool.limits.Rows:
 		return nil, fmt.Errorf("%d drafts, want at most as many as a call has rows, %d", len(draws), s.pool.limits.Rows)
 	case s.Position()+len(draws) > s.pool.limits.Positions:
@@ -147,14 +151,16 @@ func (s *Sequence) drafter(token int32, draws []Draw) (Drafter, error) {
 	return d, nil
 }
 
-// Round drafts one token for each of draws, as Draft does, and feeds token and the drafts with rows, one for each, as
-// [Pool.Feed] does with Exact. Where the executor can (Rounder), that is one call of the engine. Roll back what is
-// behind the last right draft.
+// Round drafts a token for each of draws, as Draft does. It then feeds token and the drafts, as [Pool.Feed] does with
+// Exact: rows[0] says what token gives, and rows[i] what draft i - 1 gives. It returns the drafts and an output for
+// each row. Where the executor can (Rounder), that is one call of the engine. Roll back the tokens behind the last
+// right draft. The errors are those of Draft and Feed.
 func (s *Sequence) Round(ctx context.Context, token int32, hidden []float32, draws []Draw,
 	rows []Row) ([]int32, []Output, error) {
-	d, err := s.drafter(token, draws)
+	d, err := s.drafter(token, hidden, draws)
 	if err == nil && len(rows) != len(draws)+1 {
-		err = fmt.Errorf("%d rows for a token and %d drafts", len(rows), len(draws))
+		err = fmt.Errorf("%d rows, want %d: one for the token and one for each of %d drafts", len(rows), len(draws)+1,
+			len(draws))
 	}
 	if err != nil {
 		return nil, nil, err
