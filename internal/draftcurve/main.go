@@ -16,7 +16,7 @@ const (
 	width, height            = 720, 400
 	left, right, top, bottom = 56, 700, 24, 344
 	mostDrafts               = 3
-	least                    = 3.0 // the axis of gains ends here, or where the best gain is
+	leastAxis                = 3.0 // the axis of gains ends here at least
 )
 
 func main() {
@@ -31,7 +31,7 @@ func x(acceptance float64) float64 { return left + acceptance*(right-left) }
 
 // axis returns where the axis of gains ends: a multiple of 0.5 that no curve is above.
 func axis(rows []bench.DraftRow) float64 {
-	end := least
+	end := leastAxis
 	for _, r := range rows {
 		for _, p := range r.Curve {
 			if r.Drafts <= mostDrafts {

@@ -20,8 +20,8 @@ type AttentionStep struct {
 	// Rows of a sequence lie one after another, and their positions follow one another. A row gives the same bits as if
 	// it were the only row of a call.
 	Rows int
-	// Half says that the output is written in bf16, not in f32; Lanes that a row is in the order InLanes besides. Only
-	// calls of several sequences have them.
+	// Half says that the output is bf16 and not f32. Lanes says that the elements of a row are in the order InLanes; it
+	// needs Half. Only calls of several sequences have them.
 	Half, Lanes bool
 	// Early says that no other kernel of the recorded sequence writes the caches. Then the kernel may read earlier
 	// positions before the kernels before it are done.

@@ -166,9 +166,9 @@ inline void att_write(device bfloat* out, uint e, float4 v) {
 
 // Attends to a block of the token's positions for H heads from head0 on; with WHOLE, to all positions. sh_m and sh_l
 // [H][SIMDGROUPS] are the largest score of each simdgroup and the sum of its weights. table are the sequence's blocks, and
-// slots the rows of a head in a cache. The token is row t of the call. The keys and values of the positions from fresh on
-// are not in the caches yet: they are those of the last position - fresh + 1 rows up to row t. The other parameters are
-// the kernel's.
+// slots the rows of a head in a cache. The token is row t of the call. The keys and values of the positions fresh to
+// position are not in the caches yet. The threadgroup computes them from the rows t - (position - fresh) to t. The other
+// parameters are the kernel's.
 template <int H, bool WHOLE>
 inline void att_step(device const float* q, device const float* k, device const float* v, device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGHT_T* k_weight,
                      device const float2* angles, device ATT_T* keys, device ATT_T* values, device float* part, device float2* ml, device const float* gate,
@@ -215,8 +215,7 @@ inline void att_step(device const float* q, device const float* k, device const 
   port_wait();
 #endif
   const int rows = H + 2 * ATT_ROWS;  // to be prepared, at most
-  // Row r of shared is a query for r < H, then a key and a value in turns, rounded as the caches store them. Those of row t come
-  // first, and each pair after it is of the row before.
+  // Behind the H queries in shared stand pairs of a key and a value, rounded as the caches store them. Pair i is that of row t - i.
   NOUNROLL for (int turn = 0; turn < (rows + ATT_SIMDGROUPS - 1) / ATT_SIMDGROUPS; turn++) {
     const int row = turn * ATT_SIMDGROUPS + int(sg);
     if (row >= H + 2 * made) break;

@@ -210,7 +210,7 @@ func (a AttentionStep) newCase(s Sizes) *Case {
 			position = s.Position
 		}
 		rows := make([]BlockRow, a.rows())
-		for i := range rows { // runs of two, if there are so many
+		for i := range rows { // two rows of each sequence
 			rows[i] = BlockRow{int32(1 + i/2), int32(min(position, a.Slots-min(2, len(rows))) + i%2)}
 		}
 		return a.Case(s, rows...)

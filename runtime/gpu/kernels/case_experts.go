@@ -233,7 +233,7 @@ func (e ManyExperts) casePairs(c *Case, tile Tile) (experts []int32, count int) 
 			experts = append(experts, int32(i%count))
 		}
 	}
-	for e.Shared && len(experts)%e.Top > 0 {
+	for e.Shared && len(experts)%e.Top > 0 { // every token has Top pairs
 		experts = append(experts, experts[len(experts)-1])
 	}
 	return experts, count
@@ -248,9 +248,9 @@ func (e ManyExperts) part(experts []int32, part int32) (token, expert int) {
 	return token, int(experts[token*e.Top+at])
 }
 
-// rows returns the rows of a product of a part of a token: of the shared expert's weight, or of an expert's of size
-// rows in the stack.
-func (e ManyExperts) rows(expert, size, rows int, shared, all func() *Weight) *Weight {
+// rowsOfExpert returns the first rows of the weight of an expert, whose weights stand every size rows in the stack;
+// expert -1 is the shared one.
+func rowsOfExpert(expert, size, rows int, shared, all func() *Weight) *Weight {
 	if expert < 0 {
 		return shared().rows(0, rows)
 	}
@@ -303,8 +303,8 @@ func (e ManyExperts) upCase(l Launch, tile Tile, s Sizes) *Case {
 		}
 		for i, at := range pairs {
 			token, expert := e.part(experts, order[at])
-			product.Reference(e.rows(expert, e.Inner, rows, sharedGate, gate),
-				e.rows(expert, e.Inner, rows, sharedUp, up), x.Values()[token*e.Hidden:][:e.Hidden], y[i*rows:][:rows])
+			product.Reference(rowsOfExpert(expert, e.Inner, rows, sharedGate, gate),
+				rowsOfExpert(expert, e.Inner, rows, sharedUp, up), x.Values()[token*e.Hidden:][:e.Hidden], y[i*rows:][:rows])
 			for k := 0; e.Lanes && k < rows; k += 8 { // eight numbers stand together, in an order of their own
 				var eight [8]float32
 				for j := range eight {
@@ -339,7 +339,7 @@ func (e ManyExperts) downCase(l Launch, tile Tile, s Sizes) *Case {
 		y := c.wantAmong(out, bound, to, len(order), rows, e.Hidden)
 		for i, at := range pairs {
 			_, expert := e.part(experts, int32(to[i]))
-			product.Reference(e.rows(expert, e.Hidden, rows, shared, down), h.Values()[at*e.Inner:][:e.Inner], nil,
+			product.Reference(rowsOfExpert(expert, e.Hidden, rows, shared, down), h.Values()[at*e.Inner:][:e.Inner], nil,
 				y[i*rows:][:rows])
 		}
 	}

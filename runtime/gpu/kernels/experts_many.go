@@ -84,7 +84,7 @@ func (e ManyExperts) SortedTiles(t Tile, tokens int) int {
 func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 	if e.Count < 1 || e.Count > 512 || e.Top < 1 || tokens*e.Parts() > 1<<16-1 {
 		return Launch{}, fmt.Errorf("experts_sort: %d tokens with %d of %d experts, want at most 512 experts "+
-			"and %d pairs", tokens, e.Parts(), e.Count, 1<<16-1)
+			"and %d of them for all tokens, a shared one included", tokens, e.Top, e.Count, 1<<16-1)
 	}
 	simds := 32
 	for simds*e.Count*2 > 28<<10 {

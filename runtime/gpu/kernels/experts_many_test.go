@@ -26,7 +26,7 @@ func TestExpertsSort(t *testing.T) {
 		})
 	}
 	_, err := kernels.ManyExperts{Count: 600, Top: 2}.LaunchSort(kernels.Tile{BM: 16}, 4)
-	require.EqualError(t, err, "experts_sort: 4 tokens with 2 of 600 experts, want at most 512 experts and 65535 pairs")
+	require.EqualError(t, err, "experts_sort: 4 tokens with 2 of 600 experts, want at most 512 experts and 65535 of them for all tokens, a shared one included")
 }
 
 func TestManyExperts(t *testing.T) {

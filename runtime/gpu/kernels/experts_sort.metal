@@ -2,8 +2,9 @@
 // Sorts token-expert pairs [T * SORT_TOP] by expert, in the order of tokens within an expert, so that an expert's
 // weights can be multiplied with all of its tokens at once. A second kernel weights the results and adds them up.
 //
-// With SORT_SHARED every token also has a shared expert, which is the first of its SORT_PARTS parts and the first in the order.
-// Otherwise the parts are the pairs. An order has numbers of parts.
+// A part is one expert of one token. Token t has the parts t * SORT_PARTS and following. Without SORT_SHARED they are its SORT_TOP
+// pairs. With it the first is the shared expert, and the pairs follow. The kernel writes the numbers of the parts in the order of
+// their experts, those of the shared expert first.
 
 #define PORT_WAITS
 #ifndef SORT_TOP         // experts of a token
@@ -77,8 +78,8 @@ inline int sort_sections(threadgroup ushort* counts, int expert) {
   return count;
 }
 
-// Writes the place of an expert's first pair to starts, and the expert's tiles. All threads together write the tiles of the shared
-// expert, with its pairs of tokens, before all others, and mark the places after the last tile as empty.
+// Writes where an expert's parts begin to starts, and the expert's tiles. All threads together write the tiles of the shared expert,
+// which come first, and mark the places after the last tile as empty.
 inline void sort_tiles(int count, int tokens, uint thread_index, uint simd, uint lane, threadgroup int* totals, threadgroup int* starts, device int4* tiles) {
   const int parts = (count + SORT_ROWS - 1) / SORT_ROWS;
   const int before = sort_before(count, lane), tiles_before = sort_before(parts, lane);

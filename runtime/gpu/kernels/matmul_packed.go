@@ -99,9 +99,9 @@ func packedShapes(eights, planes int) []packedShape {
 // each and a number of vectors. The tile that seems fastest comes first. With small weights a threadgroup has few
 // blocks, and many threadgroups share a tile; smaller tiles are better then.
 //
-// Vectors of several tiles have a set of threadgroups for each tile. All sets together are as many threadgroups as the
-// machine has multiprocessors. Threadgroups of the same number read the same weights at about the same time, so that
-// these come from the L2 cache for all sets but one.
+// A set of threadgroups multiplies the vectors of one tile. All sets together have at most as many threadgroups as the
+// machine has multiprocessors. Threadgroup i of each set reads the same weights at about the same time, so only one of
+// them reads device memory.
 func (m Matrices) packedTiles(machine Machine, planes, n, vectors int) (out []Tile) {
 	if !machine.Groups {
 		return nil

@@ -95,8 +95,8 @@ func TestMatMulDirect(t *testing.T) {
 	}
 }
 
-// TestMatMulPacked multiplies packed vectors: tiles of 32, 64 and 128 of them, the last of which are not there; one tile
-// and several; with one and more groups of simdgroups, with 64 and 128 rows of weights for each, with rows that no
+// TestMatMulPacked multiplies packed vectors: tiles of 32, 64 and 128 of them, the last of which are not there; one
+// tile and several; with one and more groups of simdgroups, with 64 and 128 rows of weights for each, with rows that no
 // weight has; with threadgroups that have several tiles, one, or a part of one; with fewer and more stages, and blocks
 // of codes ahead, than there are blocks.
 func TestMatMulPacked(t *testing.T) {

@@ -27,8 +27,8 @@ func (g *graph) roundedBefore(op *ir.Op) {
 	}
 	g.stand(op, op.Result(), op.Input("x"))
 	g.drop(op)
-	if old.Writes() {
-		g.drop(old) // others go since nothing reads them
+	if old.Writes() { // an operation without readers disappears by itself, unless it writes a buffer
+		g.drop(old)
 	}
 }
 
