@@ -203,8 +203,8 @@ func (r *Runner) askForHidden(rows []Row, pauses bool) {
 
 // isTypical reports whether the time of a call that did not begin ahead is a measure of other calls with as many rows
 // and drafts. A call with drafts never begins ahead, so its time is one. A call without drafts takes longer than those
-// that begin ahead. Its time is a measure only where calls with such rows cannot begin ahead, or where the next one could
-// but nothing was foreseen.
+// that begin ahead. Its time is a measure only where calls with such rows cannot begin ahead, or where the next one
+// could but nothing was foreseen.
 func (r *Runner) isTypical(call *schedule.Call, rows []Row, pauses bool) bool {
 	return hasDrafts(call) || !r.pipelines() || !areTokens(rows) || pauses && r.foreseen == nil
 }

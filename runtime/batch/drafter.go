@@ -96,10 +96,10 @@ func (x *raggedExecutor) Draft(ctx context.Context, call *schedule.Call, chains 
 		call.Copies = nil
 	}
 	all := make([]*chain, len(chains))
+	if err := x.checkHidden(chains); err != nil {
+		return nil, err
+	}
 	for i, c := range chains {
-		if len(c.Hidden) != x.model.Draft.Hidden {
-			return nil, x.hiddenError(c)
-		}
 		e := call.Entries[c.Entry]
 		all[i] = &chain{Chain: c, entry: e, token: call.Tokens[e.First]}
 	}
@@ -130,6 +130,22 @@ func (x *raggedExecutor) Draft(ctx context.Context, call *schedule.Call, chains 
 	return out, nil
 }
 
+// checkHidden returns an error if a chain starts from a hidden state of another size than the draft's.
+func (x *raggedExecutor) checkHidden(chains []Chain) error {
+	for _, c := range chains {
+		if len(c.Hidden) != x.model.Draft.Hidden {
+			return fmt.Errorf("entry %d: a hidden state of %d numbers, the draft wants %d", c.Entry, len(c.Hidden),
+				x.model.Draft.Hidden)
+		}
+	}
+	return nil
+}
+
+// entryOfStep returns the entry of row i of a step of the draft, for a chain that starts with the first row of e.
+func entryOfStep(e schedule.Entry, i int) schedule.Entry {
+	return schedule.Entry{ID: e.ID, First: i, Rows: 1, Start: e.Start, Wanted: 1, Blocks: e.Blocks, Rings: e.Rings}
+}
+
 // chain is a chain of drafts in progress: the next step starts from token and Hidden.
 type chain struct {
 	Chain
@@ -146,8 +162,7 @@ func (x *raggedExecutor) step(ctx context.Context, chains []*chain) error {
 	hidden, seen := make([]float32, n*width), slices.Repeat([]int64{-1}, n)
 	rows := make([]Row, len(chains))
 	for i, c := range chains {
-		e := schedule.Entry{ID: c.entry.ID, First: i, Rows: 1, Start: c.entry.Start, Wanted: 1, Blocks: c.entry.Blocks,
-			Rings: c.entry.Rings}
+		e := entryOfStep(c.entry, i)
 		if x.model.Draft.Own { // a draft with caches of its own is at the position of its first token
 			e.Start += len(c.drafts)
 		}

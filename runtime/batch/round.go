@@ -140,11 +140,11 @@ func (x *raggedExecutor) Round(ctx context.Context, call *schedule.Call, chains 
 			return nil, nil, err
 		}
 	}
+	if err := x.checkHidden(chains); err != nil {
+		return nil, nil, err
+	}
 	steps := 0
 	for _, c := range chains {
-		if len(c.Hidden) != x.model.Draft.Hidden {
-			return nil, nil, x.hiddenError(c)
-		}
 		steps = max(steps, len(c.Draws))
 	}
 	name := roundEntry(steps)
@@ -183,8 +183,7 @@ func (x *raggedExecutor) roundInputs(params []*ir.Value, call *schedule.Call, ch
 	first, draws := &schedule.Call{}, make([]Row, len(chains))
 	for i, c := range chains {
 		e := call.Entries[c.Entry]
-		first.Entries = append(first.Entries, schedule.Entry{ID: e.ID, First: i, Rows: 1, Start: e.Start, Wanted: 1,
-			Blocks: e.Blocks, Rings: e.Rings})
+		first.Entries = append(first.Entries, entryOfStep(e, i))
 		first.Tokens = append(first.Tokens, call.Tokens[e.First])
 		draws[i].Draw = &c.Draws[0]
 		copy(hidden[i*width:], c.Hidden)
@@ -218,12 +217,6 @@ func (x *raggedExecutor) roundInputs(params []*ir.Value, call *schedule.Call, ch
 		out[i].Tensor = of[p.Param]
 	}
 	return out
-}
-
-// hiddenError says that a chain starts from a hidden state of another size than the draft's.
-func (x *raggedExecutor) hiddenError(c Chain) error {
-	return fmt.Errorf("entry %d: a hidden state of %d numbers, the draft wants %d", c.Entry, len(c.Hidden),
-		x.model.Draft.Hidden)
 }
 
 // rounder returns the executor, if it can draft and verify the chains of a call at once.

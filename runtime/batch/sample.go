@@ -18,7 +18,8 @@ const defaultLast = 64
 // before them.
 func (s *Stream) asksForTokens() bool {
 	p := s.request.Sampling
-	return s.request.Logprobs < 0 && s.request.Constraint == nil && len(p.Bias) == 0 && !p.penalizes()
+	p.MinP = 0 // it is a parameter of the draw, as top-p is
+	return s.request.Logprobs < 0 && s.request.Constraint == nil && p.plain()
 }
 
 // row returns what the executor has to give for the next token of a stream. If the executor samples, it calls mask.
@@ -33,9 +34,6 @@ func (s *Stream) row(samples bool, mask func() []uint64) Row {
 		return Row{Logits: true}
 	}
 	d.MinP = p.MinP
-	if s.asksForTokens() {
-		return Row{Draw: &d}
-	}
 	r := Row{Draw: &d, Logprobs: top >= 0, Top: max(top, 0)}
 	if len(p.Bias) > 0 || p.penalizes() {
 		r.Adjust = &Adjust{List: s.adjustments(), Repeat: 1, Presence: p.Presence, Frequency: p.Frequency}
