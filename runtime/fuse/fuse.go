@@ -108,9 +108,9 @@ func run(m *ir.Module, o Options, c passes.Control) (*ir.Module, error) {
 	return m, nil
 }
 
-// Entries fuses each entry of a module by itself and returns them in the order of [ir.Module.Entries]. The results share
-// constants and buffers. Passes only read these, so entries are fused at the same time. They are fused one by one if c
-// has After or Tidy, which may not be made for calls at the same time.
+// Entries fuses each entry of a module by itself and returns them in the order of [ir.Module.Entries]. The results
+// share constants and buffers. Passes only read these, so entries are fused at the same time. They are fused one by one
+// if c has After or Tidy, which may not be made for calls at the same time.
 func Entries(m *ir.Module, c passes.Control) ([]*ir.Module, error) {
 	entries := m.Entries()
 	out, failed := make([]*ir.Module, len(entries)), make([]error, len(entries))

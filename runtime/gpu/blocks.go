@@ -145,9 +145,11 @@ func (b *binder) checkRuns() {
 	b.check(positions, func() error {
 		at, of := positions.content.Tensor.I, sequences.content.Tensor.I
 		for r, p := range at {
-			follows := r > 0 && of[r-1] == of[r] && at[r-1] == p-1
+			if p < 0 || r > 0 && of[r-1] == of[r] && at[r-1] == p-1 {
+				continue // of no sequence, or behind the row before
+			}
 			for before := range r {
-				if p >= 0 && at[before] >= 0 && of[before] == of[r] && !follows {
+				if at[before] >= 0 && of[before] == of[r] {
 					return fmt.Errorf("rows %d and %d are at positions %d and %d of sequence %d, want rows of a sequence "+
 						"one after another", before, r, at[before], p, of[r])
 				}
