@@ -36,7 +36,8 @@
 #endif
 #define SORT_THREADS (SORT_SIMDS * 32)
 #define SORT_PARTS (SORT_TOP + SORT_SHARED)
-#define COMBINE_AHEAD (SORT_PARTS < 10 ? SORT_PARTS : 8)  // rows of x that a thread reads before it uses any
+// Rows of x that a thread reads before it uses any. Nine are eight experts and a shared one.
+#define COMBINE_AHEAD (SORT_PARTS < 10 ? SORT_PARTS : 8)
 
 // Returns the expert of a lane's pair, or -1 where there is no pair. equal gets the number of pairs of the simdgroup with the same
 // expert, rank the number of these pairs in the lanes before. Ballots over the bits of the experts' numbers find them.
