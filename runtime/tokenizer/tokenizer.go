@@ -180,7 +180,8 @@ type EncodeOptions struct {
 	ParseSpecial bool
 	// Mark, if not 0, is a character that stands for nothing. The name of an added token with a mark inside it, or
 	// directly after it, is not read as that token, and all marks are removed from the text. So a text with parts of
-	// several origins can be encoded at once, although some parts must not name tokens; see [Shield].
+	// several origins can be encoded at once, although some parts must not name tokens; see [Shield]. In a tokenizer
+	// with added tokens that are looked for in normalized text, characters on both sides of a mark do not compose.
 	Mark rune
 }
 
@@ -206,16 +207,25 @@ func (t *Tokenizer) encode(ids []int, g *merger, text string, opts EncodeOptions
 	token := func(id int32) { ids = append(ids, int(id)) }
 	word := func(s string) { ids = g.word(ids, s) }
 	t.added.find(t.added.plain, text, parseSpecial, opts.Mark, func(begin, end int) {
-		s := t.normalize(text[begin:end])
+		s := text[begin:end]
+		if t.added.normalized == nil {
+			s = withoutMarks(s, opts.Mark) // so that characters compose as if there were no mark between them
+		}
+		s = t.normalize(s)
 		t.added.find(t.added.normalized, s, parseSpecial, opts.Mark, func(from, to int) {
-			plain := s[from:to]
-			if opts.Mark != 0 {
-				plain = strings.ReplaceAll(plain, string(opts.Mark), "")
-			}
+			plain := withoutMarks(s[from:to], opts.Mark)
 			t.preTokenizer.cut(plain, first && begin == 0 && from == 0, word)
 		}, token)
 	}, token)
 	return ids
+}
+
+// withoutMarks takes the marks out of a text; 0: it has none.
+func withoutMarks(s string, mark rune) string {
+	if mark == 0 {
+		return s
+	}
+	return strings.ReplaceAll(s, string(mark), "")
 }
 
 // Decode returns the text of ids, leaving out special tokens if asked to. As in the library, ids that are no token are
