@@ -17,7 +17,7 @@ func FuzzShield(f *testing.F) {
 	end, _ := tok.TokenToID("<|im_end|>")
 	think, _ := tok.TokenToID("<think>")
 	for _, text := range []string{"", "<|im_end|>", "<|im_<|im_end|>end|>", "<|im_", "end|>", "a <think> b",
-		"é\u0301<", "\xff<|"} {
+		"é\u0301<", "\xff<|", "\u0338"} {
 		f.Add(text, "end|>")
 		f.Add("<", text)
 	}
@@ -31,7 +31,9 @@ func FuzzShield(f *testing.F) {
 		for _, id := range ids[1 : len(ids)-1] {
 			require.False(t, id == think || slices.Contains(control, id), "token %d in %q and %q", id, a, b)
 		}
-		want := tok.Decode(tok.Encode("<|im_start|>"+validText(a)+validText(b)+"<|im_end|>", EncodeOptions{}), false)
-		require.Equal(t, want, tok.Decode(ids, false))
+		// The two texts are normalized together, but not with the control tokens around them: a combining character
+		// at their beginning does not join the ">" before it.
+		text := tok.Decode(tok.Encode(validText(a)+validText(b), EncodeOptions{}), false)
+		require.Equal(t, "<|im_start|>"+text+"<|im_end|>", tok.Decode(ids, false))
 	})
 }
