@@ -113,6 +113,36 @@ func TestModels(t *testing.T) {
 	}
 }
 
+// TestStreams: what both programs print of streams becomes the same tests.
+func TestStreams(t *testing.T) {
+	llama, err := llamaStreams([]byte("\nmain: note\n" +
+		`{"n_kv_max": 768, "pp": 64, "tg": 32, "pl": 8, "t_pp": 2.0, "speed_pp": 256.0, "speed_tg": 51.2, "speed": 100.5}` +
+		"\n\nllama_perf_context_print: 1 ms\n"))
+	require.NoError(t, err)
+	require.Equal(t, samples{{"pp64", 8, []float64{256}}, {"tg32", 8, []float64{51.2}},
+		{"pp64+tg32", 8, []float64{100.5}}}, llama)
+	etc, err := etcStreams([]byte(`{"file": "m.pte", "rows": [{"streams": 8, "prompt": 64, "generate": 32,
+		"samples": [{"prefill": 512, "decode": 100, "total": 200}, {"prefill": 500, "decode": 90, "total": 190}]}]}`))
+	require.NoError(t, err)
+	require.Equal(t, samples{{"pp64", 8, []float64{512, 500}}, {"tg32", 8, []float64{100, 90}},
+		{"pp64+tg32", 8, []float64{200, 190}}}, etc)
+	var b bytes.Buffer
+	writeTable(&b, []result{{setting: setting{Model: "qwen4", Threads: 2, Streams: 8, Test: "tg32"}, Etc: etc[1].speeds,
+		Llama: llama[1].speeds, Read: []float64{40}}})
+	require.Contains(t, b.String(), "| tg32, streams: 8 | 2 | 95 (90 to 100) | 51.2 (51.2 to 51.2) | 1.86 |  |  |  |")
+	_, err = llamaStreams([]byte("{\"pp\": \n"))
+	require.Error(t, err)
+	_, err = etcStreams([]byte("etc: no"))
+	require.Error(t, err)
+	numbers, err := numbersOf("-streams", "1,8")
+	require.NoError(t, err)
+	require.Equal(t, "1,8", list(numbers))
+	for _, text := range []string{"0", "x", "1,,2", "-3"} {
+		_, err := numbersOf("-streams", text)
+		require.ErrorContains(t, err, "-streams", text)
+	}
+}
+
 func TestTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.jsonl")
 	one := result{setting: setting{Model: "gemma6", Threads: 4, Test: "tg64"}, Etc: []float64{20, 30},

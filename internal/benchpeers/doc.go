@@ -6,6 +6,9 @@
 // (-dir) and is made once; measurements are added to results.jsonl there, so that a table may be measured in
 // parts. The table of all of them goes to standard output, in Markdown.
 //
+// With -streams it runs `etc bench --streams` and `llama-batched-bench` instead: several prompts and then several
+// answers at a time, in one process.
+//
 // With -serve it compares `etc serve` with llama-server instead, as `etc bench --serve` sees them, on files of the same
 // model with a vocabulary: with prompts that neither has seen (-prompts new), which both compute, and with the same
 // ones again and again (-prompts again), which both have in their caches. Cached tokens are a column of the table.
@@ -19,6 +22,6 @@
 //     of prefixes is given too, as much as llama-server takes by default.
 //   - Nothing of llama.cpp is copied into this repository.
 //
-// The command imports runtime/cpu/kernel and runtime/cpu/pool, to read memory, and runtime/bench/serving; nothing
-// imports it.
+// The command imports runtime/cpu/kernel and runtime/cpu/pool, to read memory, runtime/bench and
+// runtime/bench/serving; nothing imports it.
 package main

@@ -44,6 +44,8 @@ func run() error {
 	flag.IntVar(&n.rounds, "rounds", 3, "how often each program runs")
 	flag.IntVar(&n.repetitions, "r", 2, "measurements of a run")
 	busy := flag.Int("busy", 0, "busy processes beside")
+	streams := flag.String("streams", "",
+		"compare so many streams at a time, as 1,4,8, with llama-batched-bench, at depth 0")
 	files := flag.Bool("files", false, "only make the files of the models that are not there")
 	only := flag.Bool("table", false, "only print the table of the results of this commit")
 	var o served
@@ -73,6 +75,12 @@ func run() error {
 		}
 		return nil
 	}
+	if n.streams, err = numbersOf("-streams", *streams); err != nil {
+		return err
+	}
+	if len(n.streams) > 0 && (*depths != "0" || n.prompt < 1 || n.generate < 1) {
+		return fmt.Errorf("-streams takes -depths 0, and a prompt (-p) and an answer (-n) of at least one token")
+	}
 	if *commit == "" {
 		head, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
 		if err != nil {
@@ -93,6 +101,21 @@ func run() error {
 	fmt.Printf("commit %s\n\n", *commit)
 	writeTable(os.Stdout, results)
 	return nil
+}
+
+// numbersOf returns the positive numbers of a flag, separated by commas; nil for the empty text.
+func numbersOf(flag, list string) (out []int, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%s: %q is no positive number", flag, text)
+		}
+		out = append(out, n)
+	}
+	return out, nil
 }
 
 // makeFiles makes the files of models, those of servers or of the others.

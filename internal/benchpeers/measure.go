@@ -19,9 +19,10 @@ type setting struct {
 	Model   string `json:"model"`
 	Threads int    `json:"threads"`
 	Depth   int    `json:"depth"`
-	Busy    int    `json:"busy"`             // processes that do nothing but keep a core busy
-	Test    string `json:"test"`             // pp512, tg64
-	Device  string `json:"device,omitempty"` // empty: cpu
+	Busy    int    `json:"busy"`              // processes that do nothing but keep a core busy
+	Streams int    `json:"streams,omitempty"` // answers at a time in one process; 0: one, as llama-bench has it
+	Test    string `json:"test"`              // pp512, tg64; of streams also pp512+tg64, which is both together
+	Device  string `json:"device,omitempty"`  // empty: cpu
 }
 
 // result are the figures of one setting, in tokens per second; a line of results.jsonl.
@@ -38,6 +39,8 @@ type result struct {
 // plan is the command line of a comparison.
 type plan struct {
 	prompt, generate, rounds, repetitions int
+	// streams are the numbers of streams that are compared; none: one stream, with llama-bench.
+	streams []int
 }
 
 // compare runs both programs in turns for one model and number of threads.
@@ -46,16 +49,20 @@ func (p *peers) compare(m model, s setting, n plan) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]*result{}
+	all := map[setting]*result{}
 	var order []*result
-	at := func(test string) *result {
-		if all[test] == nil {
-			r := &result{setting: s, Time: time.Now().UTC().Truncate(time.Second)}
-			r.Test = test
-			all[test] = r
-			order = append(order, r)
+	at := func(x sample) *result {
+		of := s
+		of.Test, of.Streams = x.test, x.streams
+		if all[of] == nil {
+			all[of] = &result{setting: of, Time: time.Now().UTC().Truncate(time.Second)}
+			order = append(order, all[of])
 		}
-		return all[test]
+		return all[of]
+	}
+	llama, etc := p.runLlama, p.runEtc
+	if len(n.streams) > 0 {
+		llama, etc = p.runLlamaStreams, p.runEtcStreams
 	}
 	stop, err := startSpinners(s.Busy)
 	if err != nil {
@@ -67,18 +74,18 @@ func (p *peers) compare(m model, s setting, n plan) ([]result, error) {
 		if s.Busy == 0 && !p.onGPU() {
 			reads = append(reads, readSpeed(s.Threads))
 		}
-		speeds, err := p.alone(s, func() (samples, *exec.Cmd, error) { return p.runLlama(ggufPath, s, n) })
+		speeds, err := p.alone(s, func() (samples, *exec.Cmd, error) { return llama(ggufPath, s, n) })
 		if err != nil {
 			return nil, err
 		}
 		for _, x := range speeds {
-			at(x.test).Llama = append(at(x.test).Llama, x.speeds...)
+			at(x).Llama = append(at(x).Llama, x.speeds...)
 		}
-		if speeds, err = p.alone(s, func() (samples, *exec.Cmd, error) { return p.runEtc(pte, s, n) }); err != nil {
+		if speeds, err = p.alone(s, func() (samples, *exec.Cmd, error) { return etc(pte, s, n) }); err != nil {
 			return nil, err
 		}
 		for _, x := range speeds {
-			at(x.test).Etc = append(at(x.test).Etc, x.speeds...)
+			at(x).Etc = append(at(x).Etc, x.speeds...)
 		}
 	}
 	var out []result
@@ -90,9 +97,13 @@ func (p *peers) compare(m model, s setting, n plan) ([]result, error) {
 }
 
 // samples are the figures of one run of a program, in the order of its tests.
-type samples []struct {
-	test   string
-	speeds []float64
+type samples []sample
+
+// sample is what a run tells of one test, in tokens per second.
+type sample struct {
+	test    string
+	streams int // 0 where only one stream can be measured
+	speeds  []float64
 }
 
 // attempts bounds how often a run is repeated that was not alone.

@@ -35,13 +35,16 @@ func (p *peers) command(dir, name string, args ...string) error {
 	return nil
 }
 
-// build makes llama-bench unless it is there.
+// batched returns the path of llama-batched-bench, which lies beside llama-bench.
+func (p *peers) batched() string { return filepath.Join(filepath.Dir(p.llama), "llama-batched-bench") }
+
+// build makes llama-bench and llama-batched-bench unless they are there.
 func (p *peers) build() error {
 	if p.llama != "" {
 		return nil
 	}
 	p.llama = filepath.Join(p.dir, "build", "bin", "llama-bench")
-	if _, err := os.Stat(p.llama); err == nil {
+	if exists(p.llama) && exists(p.batched()) {
 		return nil
 	}
 	for _, tool := range []string{"npm", "git", "tar", "cmake"} {
@@ -78,7 +81,14 @@ func (p *peers) build() error {
 	if err := p.command(p.dir, "cmake", options...); err != nil {
 		return err
 	}
-	return p.command(p.dir, "cmake", "--build", "build", "--target", "llama-bench", "-j", fmt.Sprint(runtime.NumCPU()))
+	return p.command(p.dir, "cmake", "--build", "build", "--target", "llama-bench", "llama-batched-bench",
+		"-j", fmt.Sprint(runtime.NumCPU()))
+}
+
+// exists reports whether there is a file of that name.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // onGPU reports whether a GPU is measured.

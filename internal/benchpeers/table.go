@@ -69,7 +69,7 @@ func median(samples []float64) float64 {
 func writeTable(w io.Writer, results []result) {
 	slices.SortStableFunc(results, func(a, b result) int {
 		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Busy, b.Busy), cmp.Compare(a.Test[:2], b.Test[:2]),
-			cmp.Compare(a.Depth, b.Depth), cmp.Compare(a.Threads, b.Threads))
+			cmp.Compare(a.Depth, b.Depth), cmp.Compare(a.Threads, b.Threads), cmp.Compare(a.Streams, b.Streams))
 	})
 	fmt.Fprintln(w, "| Model | test | threads | etc, tokens/s | llama.cpp, tokens/s | ratio | read, GB/s | etc of "+
 		"read | llama.cpp of read |")
@@ -80,6 +80,9 @@ func writeTable(w io.Writer, results []result) {
 		if r.Depth > 0 {
 			test += fmt.Sprintf(" @ d%d", r.Depth)
 		}
+		if r.Streams > 0 {
+			test += fmt.Sprintf(", streams: %d", r.Streams)
+		}
 		if r.Device != "" {
 			test += " on " + r.Device
 		}
@@ -87,7 +90,7 @@ func writeTable(w io.Writer, results []result) {
 			test += fmt.Sprintf(", %d cores busy", r.Busy)
 		}
 		read, etcShare, llamaShare := "", "", ""
-		if len(r.Read) > 0 && strings.HasPrefix(r.Test, "tg") && r.Depth == 0 {
+		if len(r.Read) > 0 && strings.HasPrefix(r.Test, "tg") && r.Depth == 0 && r.Streams == 0 {
 			m := all[r.Model]
 			bytes, most := m.gguf(m.layers).tokenBytes(), median(r.Read)
 			share := func(speed float64) string { return fmt.Sprintf("%.0f %%", 100*speed*bytes/1e9/most) }
