@@ -66,7 +66,9 @@ func packCodes256(f *file, bits int) {
 		if bits == 4 {
 			fn.broadcast256(0x0f0f0f0f, 9)
 		}
+		fn.fetchAhead("AX")
 		for w := range 8 {
+			fn.fetchLine("AX")
 			if bits == 4 {
 				fn.op("VPSRLD $4, %[1]s, Y8\nVPAND Y9, %[1]s, %[1]s\nVPAND Y9, Y8, Y8", y(w))
 			}
@@ -101,7 +103,9 @@ func packQuantized256(f *file, bits int) {
 		fn.broadcast256(1<<bits-1, 11)
 		loadScales := func() { fn.op("VMOVUPS (R10), Y12\nVMOVUPS (R11), Y13") }
 		loadScales()
+		fn.fetchAhead("AX")
 		for w := range 8 {
+			fn.fetchLine("AX")
 			for j := range codes {
 				out := y(8 + j%3)
 				if j == 0 {
@@ -133,7 +137,9 @@ func packDense256(f *file, format string) {
 		if format == "BF16" {
 			fn.broadcast256(0xffff0000, 9)
 		}
+		fn.fetchAhead("AX")
 		for w := range 8 {
+			fn.fetchLine("AX")
 			if format == "BF16" {
 				fn.op("VPSLLD $16, %[1]s, Y8\nVMOVDQU Y8, (DI)\nADDQ BX, DI\nVPAND Y9, %[1]s, %[1]s", y(w))
 			}

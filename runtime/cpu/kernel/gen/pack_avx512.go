@@ -63,6 +63,18 @@ func load512(fn *function) func(from, to string) {
 	return func(from, to string) { fn.op("VMOVDQU32 %s, %s", from, to) }
 }
 
+// fetchAhead makes a register point to what the next 16 rows have at the columns of the chunk at SI, and fetchLine asks
+// for a line of one of them, the next one each time. The processor by itself follows the rows that are read, which end
+// soon, and not those that come next. Lines that are all asked for at once would fill the buffers in which a core waits
+// for memory, and the loads of the chunk would wait for them.
+func (fn *function) fetchAhead(register string) {
+	fn.op("MOVQ R9, %s\nSHLQ $4, %s\nADDQ SI, %s", register, register, register)
+}
+
+func (fn *function) fetchLine(register string) {
+	fn.op("PREFETCHT1 (%s)\nADDQ R9, %s", register, register)
+}
+
 const (
 	packCodesParams     = "panel []byte, stride int, data []byte, rowBytes, chunks int"
 	packQuantizedParams = "panel []byte, stride int, data []byte, rowBytes, chunks int, scales, biases []float32, scaleStride, group int"
@@ -94,7 +106,9 @@ func packCodes512(f *file, bits int) {
 	if bits == 4 {
 		fn.op("MOVL $0x0f0f0f0f, AX\nVPBROADCASTD AX, Z31")
 	}
+	fn.fetchAhead("AX")
 	for w := range 16 {
+		fn.fetchLine("AX")
 		if bits == 4 {
 			fn.op("VPSRLD $4, %s, Z30\nVPANDD Z31, %s, %s\nVPANDD Z31, Z30, Z30", z(w), z(w), z(w))
 		}
@@ -136,7 +150,9 @@ func packQuantized512(f *file, bits int) {
 	codes := 32 / bits // in a word
 	fn.op("MOVL $%d, AX\nVPBROADCASTD AX, Z29", 1<<bits-1)
 	fn.op("VMOVUPS (R10), Z30\nVMOVUPS (R11), Z31")
+	fn.fetchAhead("AX")
 	for w := range 16 {
+		fn.fetchLine("AX")
 		for j := range codes {
 			out := z(16 + j)
 			if j == 0 {
@@ -188,7 +204,9 @@ func packDense512(f *file, format string) {
 	if format == "BF16" {
 		fn.op("MOVL $0xffff0000, AX\nVPBROADCASTD AX, Z31")
 	}
+	fn.fetchAhead("AX")
 	for w := range 16 {
+		fn.fetchLine("AX")
 		if format == "BF16" {
 			fn.op("VPSLLD $16, %s, Z30\nVMOVDQU32 Z30, (DI)\nADDQ BX, DI\nVPANDD Z31, %s, %s", z(w), z(w), z(w))
 		}
@@ -221,7 +239,9 @@ func packScales512(f *file, format string) {
 	fn.op("TESTQ DX, DX\nJLE %s", end)
 	fn.op("MOVL $16, AX\nCMPQ DX, AX\nCMOVQLT DX, AX\nMOVL $-1, CX\nBZHIL AX, CX, CX\nKMOVW CX, K1")
 	fn.turn512(func(from, to string) { fn.loadFloats512(format, from, "K1", to) })
+	fn.fetchAhead("AX")
 	for w := range 16 {
+		fn.fetchLine("AX")
 		fn.op("VMOVDQU32 %s, (DI)\nADDQ BX, DI", z(w))
 	}
 	fn.op("ADDQ $%d, SI\nSUBQ $16, DX\nJMP %s", 16*floatBytes(format), loop)
