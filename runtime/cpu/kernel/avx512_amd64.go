@@ -5,7 +5,7 @@ package kernel
 var avx512 = implementation{
 	name: "avx512",
 
-	singleLimit: [2]int{3, 4},
+	singleLimit: [2]int{3, 1},
 	deltaLimit:  11,
 
 	touch: touchAVX512,
@@ -55,6 +55,13 @@ var avx512 = implementation{
 		codeScales, codeSums []float32, groupStride, vectors, groups, group int){
 		{tileIntegerBF16AVX512, tileIntegerF32AVX512},
 		{tileIntegerBF16AVX512, tileIntegerF32AVX512},
+	},
+
+	fewVectors: 8,
+	fewInteger: [2][2]func(sums []float32, data []byte, rowBytes int, scales, biases []float32, codes []int8,
+		codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int){
+		{fewIntegerQ4BF16AVX512, fewIntegerQ4F32AVX512},
+		{fewIntegerQ8BF16AVX512, fewIntegerQ8F32AVX512},
 	},
 
 	packRows: 16,

@@ -168,6 +168,41 @@ func BenchmarkPieces(b *testing.B) {
 	}
 }
 
+// BenchmarkFewVectors is decode of a few streams: a matrix from memory times 1 to 24 vectors, in parts as threads claim
+// them. It reports GB/s of the matrix.
+func BenchmarkFewVectors(b *testing.B) {
+	atLevel(b)
+	for _, c := range []struct {
+		format Format
+		cols   int
+	}{{Q4, 2048}, {Q4, 512}, {Q4, 5376}, {Q4, 21504}, {Q8, 2048}} {
+		rows := 256 << 20 * 8 / c.format.Bits() / c.cols / 64 * 64 / 2
+		w := benchmarkMatrix(c.format, rows, c.cols, 64)
+		for _, vectors := range []int{1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48} {
+			x, y := make([]float32, vectors*c.cols), make([]float32, vectors*rows)
+			for i := range x {
+				x[i] = float32(i%17) - 8
+			}
+			threads := runtime.GOMAXPROCS(0)
+			b.Run(fmt.Sprintf("%s/%v/cols%d/vectors%d/threads%d", Level(), c.format, c.cols, vectors, threads),
+				func(b *testing.B) {
+					var a Activations
+					a.Reset(w.Layout(Integer), vectors, c.cols)
+					a.Fill(x, c.cols, 0, vectors)
+					var speeds []float64
+					for b.Loop() {
+						start := time.Now()
+						each(threads, rows, func(lo, hi int) { MatMul(y, rows, w, &a, lo, hi) })
+						speeds = append(speeds, float64(w.Bytes(rows))/time.Since(start).Seconds()/1e9)
+					}
+					sort.Float64s(speeds)
+					b.ReportMetric(speeds[len(speeds)/2], "GB/s")
+					b.ReportMetric(speeds[len(speeds)-1], "best-GB/s")
+				})
+		}
+	}
+}
+
 // BenchmarkMatMul is prefill, alternating with the products of a tile whose operands stay in the cache and
 // whose groups never end: the most that the instructions of the path give. It reports GFLOP/s and the median
 // share of that peak.

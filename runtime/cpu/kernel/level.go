@@ -57,6 +57,13 @@ type implementation struct {
 	tileInteger [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int,
 		codeScales, codeSums []float32, groupStride, vectors, groups, group int)
 
+	// Few vectors of codes, fewVectors at most, times 16 rows of stored codes, by 4 and 8 bits and by the format of the
+	// scales: the bits of tileInteger without a panel, see few.go. Scales, biases and sums are those of a panel of 32
+	// rows. Nil where a level has no such function.
+	fewVectors int
+	fewInteger [2][2]func(sums []float32, data []byte, rowBytes int, scales, biases []float32, codes []int8,
+		codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)
+
 	// Blocks of 16 vectors, turned, times 16 rows, see blocks.go; instead of tiles of codes, if not nil.
 	blockInteger func(sums []float32, rows []byte, codes []int8, scales, biases, codeScales, codeSums []float32, parts,
 		rowStride, scaleStride, blocks, codeStride, codeScaleStride, groups, group int)

@@ -36,6 +36,8 @@ func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) 
 		switch {
 		case a.blocked():
 			matMulBlocks(y[row0:], stride, &part, a)
+		case a.layout.Path == Integer && a.isFew(&part):
+			matMulFew(y[row0:], stride, &part, a)
 		case a.layout.Path == Integer:
 			matMulInteger(y[row0:], stride, &part, a)
 		default:

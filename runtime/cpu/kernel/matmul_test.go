@@ -170,6 +170,40 @@ func checkMatMul(t *testing.T, r *rand.Rand, w *Matrix, path Path, vectors int) 
 	})
 }
 
+// Few vectors have the bits that they have among many, whose rows are unpacked into panels.
+func TestMatMulFew(t *testing.T) {
+	atEachLevel(t, func(t *testing.T) {
+		defer release()
+		if active.fewVectors == 0 {
+			t.Skip("this level unpacks rows for two vectors as for many")
+		}
+		r := rand.New(rand.NewPCG(11, 12))
+		for _, shape := range []struct{ rows, cols, group int }{
+			{32, 32, 32}, {64, 704, 64}, {96, 2048 + 128, 128}, {75, 4096 + 96, 32}, {33, 192, 64},
+		} {
+			for _, format := range []Format{Q4, Q8} {
+				for variant := range 4 {
+					w := randomMatrix(r, format, []Format{BF16, F32}[variant/2], shape.rows, shape.cols, shape.group,
+						variant%2 == 1)
+					for _, vectors := range []int{2, 3, 4, 5, 6, 7, 8, 9, fewLimit} {
+						var a Activations
+						a.Reset(w.Layout(Integer), vectors, w.Cols)
+						a.Fill(floats(r, vectors*w.Cols), w.Cols, 0, vectors)
+						require.Equal(t, format == Q4 || w.Group <= 64, a.isFew(w))
+						if !a.isFew(w) {
+							continue
+						}
+						few, many := make([]float32, vectors*w.Rows), make([]float32, vectors*w.Rows)
+						matMulFew(few, w.Rows, w, &a)
+						matMulInteger(many, w.Rows, w, &a)
+						require.Equal(t, many, few, "%s, %d vectors", w.describe(), vectors)
+					}
+				}
+			}
+		}
+	})
+}
+
 // A row does not depend on the rows around it, nor a vector on those beside it as long as it is multiplied in
 // the same way.
 func TestMatMulOfExpert(t *testing.T) {
@@ -203,7 +237,6 @@ func TestMatMulOfExpert(t *testing.T) {
 	})
 }
 
-// Tiles of floats add to sums of any distance, times a factor.
 // A vector of Alone has the bits of one that comes alone, however many there are and however rows are cut.
 func TestMatMulAlone(t *testing.T) {
 	const vectors = 53
@@ -233,6 +266,7 @@ func TestMatMulAlone(t *testing.T) {
 	})
 }
 
+// Tiles of floats add to sums of any distance, times a factor.
 func TestTileFloat(t *testing.T) {
 	atEachLevel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(9, 10))
