@@ -193,8 +193,18 @@ func (a *Activations) groupRow(s []float32, i int) []float32 {
 
 // reblock copies codes from one codeBlock to another.
 func reblock(dst, src []int8, to, from int) {
-	if to == from {
+	switch {
+	case to == from:
 		copy(dst, src)
+		return
+	case from == tileCodeBlock && to > from: // an expert of one token of several
+		for at := 0; at < len(dst); at += to {
+			even, odd, both := dst[at:][:to/2], dst[at+to/2:][:to/2], src[at:][:to]
+			for i := 0; i < to/2; i += 4 {
+				*(*[4]int8)(even[i:]) = [4]int8(both[2*i:])
+				*(*[4]int8)(odd[i:]) = [4]int8(both[2*i+4:])
+			}
+		}
 		return
 	}
 	for i := range dst {

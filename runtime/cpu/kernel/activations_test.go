@@ -74,6 +74,9 @@ func TestSpreadAndBlocks(t *testing.T) {
 	for _, block := range []int{1, 8, 32, 64, 128} {
 		t.Run(fmt.Sprint(block), func(t *testing.T) {
 			reblock(dst, src, block, 8)
+			for i := range dst {
+				require.Equal(t, src[blockPlace(i, 8)], dst[blockPlace(i, block)])
+			}
 			reblock(back, dst, 8, block)
 			require.Equal(t, src, back)
 			reblock(dst, src, block, 1)
