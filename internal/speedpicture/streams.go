@@ -59,7 +59,10 @@ func panels(rows []row) (out []panel, err error) {
 	return out, nil
 }
 
-// Sizes of a panel.
+// panelsOfRow is the number of panels beside each other.
+const panelsOfRow = 2
+
+// Sizes of a panel. The first row has the title above it, in panelTop.
 const (
 	panelWidth  = 380
 	panelHeight = 300
@@ -75,18 +78,20 @@ const streamStyle = `<style>
 </style>
 `
 
-// drawStreams draws a panel for each model, one beside the other. Both axes are logarithmic, of base 2 and 10.
+// drawStreams draws a panel for each model on a machine. Both axes are logarithmic, of base 2 and 10.
 func drawStreams(all []panel) []byte {
 	var b bytes.Buffer
 	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
+	width := panelWidth * min(len(all), panelsOfRow)
+	height := panelHeight * ((len(all) + panelsOfRow - 1) / panelsOfRow)
 	line(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="Tokens a second">`,
-		panelWidth*len(all), panelHeight)
+		width, height)
 	b.WriteString(style + streamStyle)
-	line(`<rect width="%d" height="%d" fill="var(--page)"/>`, panelWidth*len(all), panelHeight)
+	line(`<rect width="%d" height="%d" fill="var(--page)"/>`, width, height)
 	line(`<text class="title" x="16" y="24">Tokens a second of all streams together</text>`)
 	line(`<text x="16" y="44"><tspan class="ours">etc</tspan>  <tspan class="less">llama.cpp</tspan></text>`)
 	for i, p := range all {
-		p.draw(line, i*panelWidth)
+		p.draw(line, i%panelsOfRow*panelWidth, i/panelsOfRow*panelHeight)
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes()
@@ -107,8 +112,8 @@ func ticks(low, high float64) (out []float64) {
 	}
 }
 
-// draw draws the panel from x = left on.
-func (p panel) draw(line func(format string, a ...any), left int) {
+// draw draws the panel from x = left and y = top on.
+func (p panel) draw(line func(format string, a ...any), left, top int) {
 	low, high := math.Inf(1), 0.0
 	for _, q := range p.points {
 		low, high = min(low, q.ours, q.theirs), max(high, q.ours, q.theirs)
@@ -119,19 +124,20 @@ func (p panel) draw(line func(format string, a ...any), left int) {
 	x := func(streams int) float64 {
 		return float64(left+axis) + math.Log2(float64(streams))/max(doublings, 1)*plotWidth
 	}
+	bottom := top + panelTop + plotHeight
 	y := func(speed float64) float64 {
-		return panelTop + plotHeight - (math.Log10(speed)-least)/(most-least)*plotHeight
+		return float64(bottom) - (math.Log10(speed)-least)/(most-least)*plotHeight
 	}
-	line(`<text class="machine" x="%d" y="%d">%s, %s</text>`, left+16, panelTop-14, html.EscapeString(p.model),
+	line(`<text class="machine" x="%d" y="%d">%s, %s</text>`, left+16, top+panelTop-14, html.EscapeString(p.model),
 		html.EscapeString(p.machine))
 	for _, speed := range lines {
 		line(`<line class="grid" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, left+axis, y(speed), left+axis+plotWidth, y(speed))
 		line(`<text x="%d" y="%.1f" text-anchor="end">%.0f</text>`, left+axis-6, y(speed)+4, speed)
 	}
 	for _, q := range p.points {
-		line(`<text x="%.1f" y="%d" text-anchor="middle">%d</text>`, x(q.streams), panelTop+plotHeight+18, q.streams)
+		line(`<text x="%.1f" y="%d" text-anchor="middle">%d</text>`, x(q.streams), bottom+18, q.streams)
 	}
-	line(`<text x="%d" y="%d" text-anchor="middle">streams</text>`, left+axis+plotWidth/2, panelTop+plotHeight+36)
+	line(`<text x="%d" y="%d" text-anchor="middle">streams</text>`, left+axis+plotWidth/2, bottom+36)
 	for _, curve := range []struct {
 		class string
 		of    func(point) float64
