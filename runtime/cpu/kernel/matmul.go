@@ -7,7 +7,7 @@ import "fmt"
 // depend on how the rows are divided among calls. a must have the layout of w on one of the paths.
 //
 // With one vector a call reads the rows once, in order. With many it unpacks panels of rows and multiplies
-// them in tiles; ranges of rows that are multiples of PanelRows waste nothing.
+// them in tiles; ranges of rows that are multiples of PanelRows waste nothing. For what lies between see few.go.
 func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) {
 	if !w.takes(a.layout) || a.cols != w.Cols {
 		panic(fmt.Sprintf("kernel: %v matrix of %d × %d elements in groups of %d with activations of %d elements for "+
