@@ -46,9 +46,11 @@ A group is a multiple of 32 codes, and has %[4]d at most. The bits are those of 
 //
 //	DI sums   SI rows at the chunk of 16 words   R9 rowBytes   R8, R10 scales and biases of the group
 //	R11, R12, R13 vectors at the chunk   BX bytes between vectors   R14 place of the group in code scales and sums
-//	R15 row to fetch   K1 words of the chunk that rows have   Z0 to Z15 words   Z16 to Z23 sums of the group   Z31 mask of a code of 4 bits
+//	R15 row to fetch   K1 words of the chunk that rows have   Z0 to Z15 words   Z16 to Z23 sums of the group
+//	Z31 mask of a code of 4 bits
 //
-// Turning a chunk takes all 32 registers. So groups end where chunks end.
+// Turning a chunk takes all 32 registers, so that no sum of a group outlives it: a group ends in the chunk that it
+// begins in.
 func fewInteger512(f *file, bits int, format string) {
 	order := ""
 	if bits == 4 {
