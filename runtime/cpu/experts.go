@@ -176,7 +176,7 @@ func (e *experts) single() func() {
 	for i := range stack {
 		stack[i] = &e.gate.matrices[0]
 	}
-	liftPieces := pieces(stack, 1, b.x.exe.pool.Threads())
+	liftPieces := pieces(stack, 1, e.first.RowStep(1), b.x.exe.pool.Threads())
 	lift := func(lo, hi int) {
 		for _, piece := range liftPieces[lo:hi] {
 			pair, w, out := piece.matrix/2, e.gate, e.hidden.f
@@ -195,7 +195,8 @@ func (e *experts) single() func() {
 		}
 	}
 	// Who finishes the last expert's part of the rows adds them up.
-	fallRows, fallParts := expertParts(&e.down.matrices[0], e.perToken, b.x.exe.pool.Threads())
+	fallRows, fallParts := expertParts(&e.down.matrices[0], e.perToken, e.second.RowStep(1),
+		b.x.exe.pool.Threads())
 	missing := make([]atomic.Int32, fallParts)
 	fall := func(lo, hi int) {
 		for i := lo; i < hi; i++ {
@@ -231,12 +232,13 @@ func (e *experts) single() func() {
 }
 
 // expertParts divides the rows of a matrix into parts, of which threads claim those of experts matrices that are alike.
-// There are as few as keep a thread that ends first from waiting long: some 6 of all matrices for each thread.
-func expertParts(m *kernel.Matrix, experts, threads int) (rows, parts int) {
+// There are as few as keep a thread that ends first from waiting long: some 6 of all matrices for each thread. They are
+// multiples of step rows.
+func expertParts(m *kernel.Matrix, experts, step, threads int) (rows, parts int) {
 	bytes := m.Bytes(m.Rows)
 	parts = min((6*threads+experts-1)/experts, bytes/smallestPiece)
 	parts = max(parts, (bytes+largestPiece-1)/largestPiece, 1)
-	rows = ((m.Rows+parts-1)/parts + 7) &^ 7
+	rows = roundUp(roundUp((m.Rows+parts-1)/parts, 8), step)
 	return rows, (m.Rows + rows - 1) / rows
 }
 

@@ -21,8 +21,8 @@ const (
 	smallestPiece = 32 << 10
 )
 
-// pieces cuts matrices into parts for products with a number of vectors.
-func pieces(matrices []*kernel.Matrix, vectors, threads int) []piece {
+// pieces cuts matrices into parts of multiples of step rows for products with a number of vectors.
+func pieces(matrices []*kernel.Matrix, vectors, step, threads int) []piece {
 	var out []piece
 	left := 0
 	for _, m := range matrices {
@@ -33,14 +33,15 @@ func pieces(matrices []*kernel.Matrix, vectors, threads int) []piece {
 		for lo := 0; lo < m.Rows; {
 			rows := 0
 			if vectors > 1 {
-				rows = kernel.PanelRows() * max(1, 64/vectors)
+				rows = step * max(1, 64/vectors)
 			} else {
 				// Parts of what is left of the matrix, of equal size.
 				rows = max(1, min(max(left/(2*threads), smallestPiece), largestPiece)/row)
 				parts := (m.Rows - lo + rows - 1) / rows
 				if rows = (m.Rows - lo + parts - 1) / parts; rows > 8 {
-					rows = (rows + 7) &^ 7
+					rows = roundUp(rows, 8)
 				}
+				rows = roundUp(rows, step)
 			}
 			hi := min(lo+rows, m.Rows)
 			out = append(out, piece{i, lo, hi})
@@ -50,6 +51,9 @@ func pieces(matrices []*kernel.Matrix, vectors, threads int) []piece {
 	}
 	return out
 }
+
+// roundUp returns the next multiple of step from n on.
+func roundUp(n, step int) int { return (n + step - 1) / step * step }
 
 func bindLinear(b *binder) bool {
 	w := b.x.exe.weight(b.Op.Input("weight"))
@@ -113,7 +117,7 @@ func (b *binder) products(weights []*weight, bias []float32) bool {
 			forms = append(forms, layout)
 		}
 	}
-	list := pieces(matrices, vectors, b.x.exe.pool.Threads())
+	list := pieces(matrices, vectors, rowStep(forms, vectors), b.x.exe.pool.Threads())
 	acts := b.activations(len(forms))
 	body := func(lo, hi int) {
 		for _, p := range list[lo:hi] {
@@ -135,6 +139,14 @@ func (b *binder) products(weights []*weight, bias []float32) bool {
 	})
 	s.bytes, s.flops = bytes, 2*vectors*width*totalRows(weights)
 	return true
+}
+
+// rowStep returns the rows by which matrices are cut that take activations in these forms.
+func rowStep(forms []kernel.Layout, vectors int) (step int) {
+	for _, f := range forms {
+		step = max(step, f.RowStep(vectors))
+	}
+	return step
 }
 
 func totalRows(weights []*weight) int {

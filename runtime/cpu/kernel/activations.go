@@ -17,9 +17,23 @@ type Layout struct {
 	Path   Path
 	Format Format // F32 for all that is not quantized
 	Group  int
-	// Alone says that every vector is multiplied by the kernel for a single vector. Then its results have the same bits
-	// however many others are multiplied in the same call.
+	// Alone says that the results of a vector have the same bits however many others are multiplied in the same call.
 	Alone bool
+}
+
+// tiled reports whether vectors of Alone are multiplied as those of tiles are, even a single one: few vectors without a
+// panel have the bits of tiles (few.go). Where a level cannot do that, every vector of Alone is multiplied by the kernel
+// for a single one, which reads the weights again.
+func (l Layout) tiled() bool {
+	return l.Alone && l.Path == Integer && active.fewVectors > 0 && l.Format.Quantized() && l.Group <= fewGroup(l.Format)
+}
+
+// RowStep returns a number of rows: MatMul wastes nothing with so many vectors in ranges of multiples of it.
+func (l Layout) RowStep(vectors int) int {
+	if vectors > 1 || l.tiled() {
+		return PanelRows()
+	}
+	return 1
 }
 
 // Layout returns the form of activations that w needs on a path. Only Q4, Q8 and MXFP4 have an integer path.
@@ -78,7 +92,7 @@ func (a *Activations) Reset(layout Layout, vectors, cols int) {
 	}
 	a.layout, a.vectors, a.cols = layout, vectors, cols
 	// One cache line more: vectors a power of two apart would compete for the same places of a cache.
-	a.single = layout.Alone || vectors <= active.singleLimit[layout.Path]
+	a.single = !layout.tiled() && (layout.Alone || vectors <= active.singleLimit[layout.Path])
 	a.valueStride, a.codeStride, a.groupStride = 0, 0, 0
 	if layout.Path == Integer {
 		a.codeStride = roundUp(cols, 128) + 64

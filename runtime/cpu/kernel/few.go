@@ -8,8 +8,11 @@ const fewRows = 16
 
 // isFew reports whether the vectors of a are multiplied with stored rows of w.
 func (a *Activations) isFew(w *Matrix) bool {
-	return active.fewVectors > 0 && a.vectors <= fewLimit && w.Group <= 512/w.Format.Bits() && w.Rows >= active.panelRows
+	return active.fewVectors > 0 && a.vectors <= fewLimit && w.Group <= fewGroup(w.Format) && w.Rows >= active.panelRows
 }
+
+// fewGroup is the largest group of codes of a format that fewInteger takes.
+func fewGroup(f Format) int { return 512 / f.Bits() }
 
 // fewLimit is the largest number of vectors for which it costs less to turn rows anew for every fewVectors of them than
 // to unpack a panel: 6.0 and 5.6 GB/s of a matrix from memory with 24 vectors, 4.5 and 4.9 with 32, on two cores of an

@@ -27,7 +27,7 @@ func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) 
 	}
 	part := w.Slice(row0, row1)
 	switch {
-	case a.layout.Alone:
+	case a.layout.Alone && !a.layout.tiled():
 		matMulAlone(y[row0:], stride, &part, a)
 	case !w.Format.Quantized() && a.vectors <= denseDotLimit:
 		active.dotDense[floatIndex(w.Format)](y[row0:], stride, part.Data, part.rowBytes(), part.Rows, a.values,

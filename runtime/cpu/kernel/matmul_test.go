@@ -256,7 +256,7 @@ func TestMatMulAlone(t *testing.T) {
 				MatMul(y, w.Rows, w, &all, 0, 30)
 				MatMul(y, w.Rows, w, &all, 30, w.Rows)
 				for i := range vectors {
-					one.Reset(w.Layout(path), 1, w.Cols)
+					one.Reset(l, 1, w.Cols)
 					one.Fill(x[i*w.Cols:], w.Cols, 0, 1)
 					MatMul(want, w.Rows, w, &one, 0, w.Rows)
 					require.Equal(t, want, y[i*w.Rows:][:w.Rows], "%s, path %d, vector %d", w.describe(), path, i)
