@@ -139,16 +139,10 @@ func (fn *function) endGroupOfFew512(format string, n int, left, stride string) 
 	fn.op("MOVQ %s, AX\nADDQ R14, AX\nMOVQ %s, CX\nADDQ R14, CX\nADDQ $4, R14", fn.argument("codeScales_base"),
 		fn.argument("codeSums_base"))
 	for i := range n {
-		dot := z(16 + i)
 		fn.op("VBROADCASTSS (AX), Z3\nVBROADCASTSS (CX), Z29")
 		if i < n-1 {
 			fn.op("ADDQ %s, AX\nADDQ %s, CX", stride, stride)
 		}
-		if format == "BF16" {
-			fn.op("VFMSUB213PS Z2, Z0, %s", dot)
-		} else {
-			fn.op("VCVTDQ2PS %s, %s\nVMULPS Z0, %s, %s", dot, dot, dot, dot)
-		}
-		fn.op("VFMADD213PS %d(DI), Z3, %s\nVFMADD231PS Z29, Z1, %s\nVMOVUPS %s, %d(DI)", 128*i, dot, dot, dot, 128*i)
+		fn.addGroup512(format, z(16+i), 128*i, groupOfRows{scale: "Z0", magic: "Z2", bias: "Z1"}, "Z3", "Z29")
 	}
 }

@@ -212,16 +212,26 @@ func tileInteger512(f *file, format string) {
 			fn.op("VBROADCASTSS (AX)(CX*1), Z24\nVBROADCASTSS (BX)(CX*1), Z25\nADDQ R14, CX")
 			for half := range 2 {
 				dot, at := z(2*i+half), 128*i+64*half
-				if format == "BF16" {
-					fn.op("VFMSUB213PS %s, %s, %s", z(26+half), z(28+half), dot)
-				} else {
-					fn.op("VCVTDQ2PS %s, %s\nVMULPS %s, %s, %s", dot, dot, z(28+half), dot, dot)
-				}
-				fn.op("VFMADD213PS %d(DI), Z24, %s\nVFMADD231PS Z25, %s, %s\nVMOVUPS %s, %d(DI)", at, dot,
-					z(30+half), dot, dot, at)
+				fn.addGroup512(format, dot, at, groupOfRows{z(28 + half), z(26 + half), z(30 + half)}, "Z24", "Z25")
 			}
 		}
 		fn.op("ADDQ $4, AX\nADDQ $4, BX\nDECQ R15\nJNZ %s", group)
 		fn.at(end)
 	})
+}
+
+// groupOfRows are registers with a group's scales and biases of 16 rows. magic holds magic·scale where scales are
+// bfloat16.
+type groupOfRows struct{ scale, magic, bias string }
+
+// addGroup512 adds a group to the sums of a vector and 16 rows, which lie at bytes behind DI. dot has the group's sums of
+// codes, from magic on where scales are bfloat16; codeScale and codeSum have the vector's scale and sum in all lanes.
+func (fn *function) addGroup512(format, dot string, at int, rows groupOfRows, codeScale, codeSum string) {
+	if format == "BF16" {
+		fn.op("VFMSUB213PS %s, %s, %s", rows.magic, rows.scale, dot)
+	} else {
+		fn.op("VCVTDQ2PS %s, %s\nVMULPS %s, %s, %s", dot, dot, rows.scale, dot, dot)
+	}
+	fn.op("VFMADD213PS %d(DI), %s, %s\nVFMADD231PS %s, %s, %s\nVMOVUPS %s, %d(DI)", at, codeScale, dot, codeSum, rows.bias,
+		dot, dot, at)
 }
