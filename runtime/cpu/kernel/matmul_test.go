@@ -256,10 +256,16 @@ func TestMatMulAlone(t *testing.T) {
 				MatMul(y, w.Rows, w, &all, 0, 30)
 				MatMul(y, w.Rows, w, &all, 30, w.Rows)
 				for i := range vectors {
-					one.Reset(l, 1, w.Cols)
-					one.Fill(x[i*w.Cols:], w.Cols, 0, 1)
-					MatMul(want, w.Rows, w, &one, 0, w.Rows)
-					require.Equal(t, want, y[i*w.Rows:][:w.Rows], "%s, path %d, vector %d", w.describe(), path, i)
+					alone := []Layout{l}
+					if !l.tiled() {
+						alone = append(alone, w.Layout(path)) // is multiplied by the same kernel
+					}
+					for _, layout := range alone {
+						one.Reset(layout, 1, w.Cols)
+						one.Fill(x[i*w.Cols:], w.Cols, 0, 1)
+						MatMul(want, w.Rows, w, &one, 0, w.Rows)
+						require.Equal(t, want, y[i*w.Rows:][:w.Rows], "%s, path %d, vector %d", w.describe(), path, i)
+					}
 				}
 			}
 		}
