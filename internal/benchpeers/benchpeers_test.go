@@ -137,7 +137,7 @@ func TestStreams(t *testing.T) {
 	numbers, err := numbersOf("-streams", "1,8")
 	require.NoError(t, err)
 	require.Equal(t, "1,8", list(numbers))
-	for _, text := range []string{"0", "x", "1,,2", "-3"} {
+	for _, text := range []string{"", "0", "x", "1,,2", "-3"} {
 		_, err := numbersOf("-streams", text)
 		require.ErrorContains(t, err, "-streams", text)
 	}

@@ -75,8 +75,10 @@ func run() error {
 		}
 		return nil
 	}
-	if n.streams, err = numbersOf("-streams", *streams); err != nil {
-		return err
+	if *streams != "" {
+		if n.streams, err = numbersOf("-streams", *streams); err != nil {
+			return err
+		}
 	}
 	if len(n.streams) > 0 && (*depths != "0" || n.prompt < 1 || n.generate < 1) {
 		return fmt.Errorf("-streams takes -depths 0, and a prompt (-p) and an answer (-n) of at least one token")
@@ -103,11 +105,8 @@ func run() error {
 	return nil
 }
 
-// numbersOf returns the positive numbers of a flag, separated by commas; nil for the empty text.
+// numbersOf returns the positive numbers of a flag, separated by commas.
 func numbersOf(flag, list string) (out []int, err error) {
-	if list == "" {
-		return nil, nil
-	}
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
@@ -138,6 +137,10 @@ func (p *peers) makeFiles(names string, served bool) error {
 
 // measureAll measures every combination of a list of models, numbers of threads and depths.
 func (p *peers) measureAll(path, commit, names, threads, depths string, busy int, n plan) error {
+	numbers, err := numbersOf("-threads", threads)
+	if err != nil {
+		return err
+	}
 	if err := p.build(); err != nil {
 		return err
 	}
@@ -146,16 +149,13 @@ func (p *peers) measureAll(path, commit, names, threads, depths string, busy int
 		if err != nil {
 			return err
 		}
-		for _, t := range strings.Split(threads, ",") {
+		for _, t := range numbers {
 			for _, d := range strings.Split(depths, ",") {
-				s := setting{Model: name, Busy: busy}
+				s := setting{Model: name, Threads: t, Busy: busy}
 				if p.onGPU() {
 					s.Device = p.device
 				}
 				var err error
-				if s.Threads, err = strconv.Atoi(t); err != nil || s.Threads < 1 {
-					return fmt.Errorf("-threads: %q is no number of threads", t)
-				}
 				if s.Depth, err = strconv.Atoi(d); err != nil || s.Depth < 0 {
 					return fmt.Errorf("-depths: %q is no number of tokens", d)
 				}

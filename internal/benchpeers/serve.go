@@ -46,16 +46,17 @@ type servedKind struct{ prompts, streams string }
 
 // kinds lists the rows of the table for each server.
 func (o served) kinds() ([]servedKind, error) {
+	concurrent, err := numbersOf("-serve", o.concurrent)
+	if err != nil {
+		return nil, err
+	}
 	var out []servedKind
 	for prompts := range strings.SplitSeq(o.prompts, ",") {
 		if prompts != newPrompts && prompts != sameAgain {
 			return nil, fmt.Errorf("-prompts: %q is neither %s nor %s", prompts, newPrompts, sameAgain)
 		}
-		for streams := range strings.SplitSeq(o.concurrent, ",") {
-			if n, err := strconv.Atoi(streams); err != nil || n < 1 {
-				return nil, fmt.Errorf("-serve: %q is no number of streams", streams)
-			}
-			out = append(out, servedKind{prompts, streams})
+		for _, streams := range concurrent {
+			out = append(out, servedKind{prompts, strconv.Itoa(streams)})
 		}
 	}
 	return out, nil
