@@ -21,9 +21,9 @@ type Layout struct {
 	Alone bool
 }
 
-// tiled reports whether vectors of Alone are multiplied as those of tiles are, even a single one: few vectors without a
-// panel have the bits of tiles (few.go). Where a level cannot do that, every vector of Alone is multiplied by the kernel
-// for a single one, which reads the weights again.
+// tiled reports whether vectors of Alone are multiplied as those of tiles are, even a single one: few vectors without
+// a panel have the bits of tiles (few.go). Where a level cannot do that, every vector of Alone is multiplied by the
+// kernel for a single one, which reads the weights again.
 func (l Layout) tiled() bool {
 	return l.Alone && l.Path == Integer && active.fewVectors > 0 && l.Format.Quantized() && l.Group <= fewGroup(l.Format)
 }
