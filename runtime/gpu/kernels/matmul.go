@@ -8,10 +8,10 @@ import (
 // Tile is how a tiled product is divided: a threadgroup of WM·WN simdgroups makes BM × BN results, of BK columns that
 // stand in threadgroup memory at a time. Where BK is 0 none do: every simdgroup reads the weights that it multiplies,
 // and there are Split simdgroups in the place of one, which share its columns; 0 is 1. Stages and Each are for packed
-// vectors only, Stream is for streamed weights, and Ahead is for both: see matmul_packed.go and matmul_stream.go.
+// vectors only, as is Ring, Stream is for streamed weights, and Ahead is for both: see matmul_packed.go and matmul_stream.go.
 type Tile struct {
-	BM, BN, BK, WM, WN, Split, Stages, Ahead, Each int
-	Stream                                         Stream
+	BM, BN, BK, WM, WN, Split, Stages, Ahead, Each, Ring int
+	Stream                                               Stream
 }
 
 // packed reports whether the vectors are packed.
@@ -213,7 +213,7 @@ func (m Matrices) divided(t Tile, planes, n, tokens int) Launch {
 		groups[columns] = m.packedGroups(t, n*planes)
 	}
 	return Launch{Defines: m.tileDefines(t, planes), Groups: groups, Threads: [3]int{t.threads(), 1, 1},
-		Memory: m.transferMemory(t)}
+		Memory: m.transferMemory(t, planes)}
 }
 
 // tileDefines are the definitions of a tile of a product of planes weights.

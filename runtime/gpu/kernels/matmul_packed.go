@@ -10,6 +10,10 @@ import (
 // read, are copied to threadgroup memory. A stage there has 128 columns, called a block. matmul_packed.metal says how
 // vectors are packed.
 //
+// With Tile.Ring codes are copied to threadgroup memory, too. Each simdgroup copies those of its own rows, 256 columns at
+// a time, to a ring of Ring such pieces. So lines of the cache are read as a whole, more bytes are under way, and
+// registers suffice for more simdgroups.
+//
 // A tile has Tile.BN rows of weights. Tile.WN is the number of simdgroups; each group has BN / (WN / 4) of these rows,
 // a multiple of 64. Tile.Stages is the number of stages, and Tile.Ahead the number of blocks of codes that are read
 // ahead. The blocks of all tiles are one sequence, tile after tile. A threadgroup has Tile.Each consecutive blocks of
@@ -18,6 +22,8 @@ import (
 const (
 	// packedColumns is the number of columns of a block.
 	packedColumns = 128
+	// packedPiece is the number of columns that a simdgroup copies together.
+	packedPiece = 256
 	// packedLeast is the number of vectors from which on packed products are faster on an H100 than products by
 	// directTiles.
 	packedLeast = 17
@@ -73,8 +79,8 @@ var packedEights = []int{4, 8, 16}
 
 // packedShape is what tiles of packed vectors differ in. sets is the number of groups of a threadgroup. deep times 64
 // is the number of rows that a group has, of each weight of a pair. ahead is the number of blocks of codes that are
-// read ahead.
-type packedShape struct{ sets, deep, ahead int }
+// read ahead into registers. If ring is not 0, codes are copied to a ring of so many pieces in place of that.
+type packedShape struct{ sets, deep, ahead, ring int }
 
 // packedShapes returns the shapes that are worth measuring for a number of eights of vectors. The shape that was
 // fastest for large weights on an H100 comes first. More groups hide more latency, as long as registers hold the sums
@@ -82,17 +88,17 @@ type packedShape struct{ sets, deep, ahead int }
 func packedShapes(eights, planes int) []packedShape {
 	switch {
 	case eights == 16 && planes == 2:
-		return []packedShape{{2, 1, 2}}
+		return []packedShape{{2, 1, 1, 2}, {2, 1, 2, 0}}
 	case eights == 16:
-		return []packedShape{{2, 1, 2}, {2, 2, 2}, {2, 1, 3}}
+		return []packedShape{{3, 1, 1, 3}, {2, 1, 2, 0}, {2, 2, 2, 0}, {2, 1, 3, 0}}
 	case planes == 2 && eights == 8:
-		return []packedShape{{2, 1, 2}, {3, 1, 2}}
+		return []packedShape{{3, 1, 1, 2}, {2, 1, 2, 0}, {3, 1, 2, 0}}
 	case planes == 2:
-		return []packedShape{{3, 1, 2}, {3, 1, 3}, {2, 1, 2}}
+		return []packedShape{{4, 1, 1, 2}, {3, 1, 1, 3}, {3, 1, 2, 0}, {3, 1, 3, 0}, {2, 1, 2, 0}}
 	case eights == 8:
-		return []packedShape{{4, 1, 2}, {2, 1, 2}}
+		return []packedShape{{4, 1, 1, 3}, {3, 2, 1, 2}, {4, 1, 2, 0}, {2, 1, 2, 0}}
 	}
-	return []packedShape{{4, 1, 3}, {4, 1, 2}, {2, 1, 2}}
+	return []packedShape{{4, 1, 1, 4}, {3, 2, 1, 3}, {4, 1, 3, 0}, {6, 1, 1, 3}, {4, 1, 2, 0}, {2, 1, 2, 0}}
 }
 
 // packedTiles returns the tiles of packed vectors that are worth measuring on a machine, for planes weights of n rows
@@ -108,18 +114,29 @@ func (m Matrices) packedTiles(machine Machine, planes, n, vectors int) (out []Ti
 	}
 	const few = 8 // blocks
 	for _, v := range packedShapes(m.Packed, planes) {
-		t := Tile{BM: m.Packed * 8, BN: 64 * v.sets * v.deep * planes, WM: 1, WN: 4 * v.sets, Ahead: v.ahead}
-		// The remaining memory of a multiprocessor is its L1 cache, where scales and biases stay for eight blocks.
-		for t.Stages = 8; t.Stages > 3 && m.transferMemory(t) > machine.TransferMemory*5/8; {
-			t.Stages--
-		}
+		t := Tile{BM: m.Packed * 8, BN: 64 * v.sets * v.deep * planes, WM: 1, WN: 4 * v.sets, Ahead: v.ahead, Ring: v.ring}
+		t.Stages = m.packedStages(machine, t, planes)
 		t.Each = ceil(m.blocks(t, n*planes)*ceil(vectors, t.BM), max(machine.Cores, 1))
-		if m.checkPacked(t, planes) == nil && m.transferMemory(t) <= machine.TransferMemory {
+		if m.checkPacked(t, planes) == nil && m.transferMemory(t, planes) <= machine.TransferMemory {
 			out = append(out, t)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Tile) int { return min(b.Each, few) - min(a.Each, few) })
 	return out
+}
+
+// packedStages returns the number of stages of vectors of a tile. With a ring they are few, since vectors come out of
+// the L2 cache. Else memory that stages leave is a multiprocessor's L1 cache, where scales and biases stay for eight
+// blocks.
+func (m Matrices) packedStages(machine Machine, t Tile, planes int) int {
+	most, room := 8, machine.TransferMemory*5/8
+	if t.Ring > 0 {
+		most, room = 4, machine.TransferMemory
+	}
+	for t.Stages = most; t.Stages > 3 && m.transferMemory(t, planes) > room; {
+		t.Stages--
+	}
+	return t.Stages
 }
 
 // blocks returns the number of blocks of all tiles of packed vectors together, for rows rows of weights.
@@ -129,18 +146,36 @@ func (m Matrices) blocks(t Tile, rows int) int { return ceil(rows, t.BN) * (m.K 
 func (m Matrices) packedGroups(t Tile, rows int) int { return ceil(m.blocks(t, rows), t.Each) }
 
 // transferMemory returns Launch.Memory of a tile in bytes: its stages of packed vectors; 0 if vectors are not packed.
-func (m Matrices) transferMemory(t Tile) int {
+func (m Matrices) transferMemory(t Tile, planes int) int {
 	if !t.packed() {
 		return 0
 	}
-	return t.Stages * t.BM * packedColumns * 2
+	return t.Stages*t.BM*packedColumns*2 + t.WN*m.packedRing(t, planes)
+}
+
+// packedRing is PACKED_OF_SIMD of matmul_packed.metal: the memory of a simdgroup for codes, scales and biases.
+func (m Matrices) packedRing(t Tile, planes int) int {
+	if t.Ring == 0 {
+		return 0
+	}
+	const span = 2
+	pieces, rows := m.K/packedPiece, t.BN/t.WN
+	spans := (t.Ring+span-2)/span + 1
+	if pieces%span != 0 {
+		spans++
+	}
+	return t.Ring*rows*packedPiece/2 + spans*rows*span*16
 }
 
 // packedDefines are the definitions of a tile of packed vectors.
 func (m Matrices) packedDefines(t Tile, planes int) []Define {
-	return append(m.defines(), define("MATMUL_K", m.K, "PACKED_EIGHTS", m.Packed, "PACKED_SETS", t.WN/4,
+	out := append(m.defines(), define("MATMUL_K", m.K, "PACKED_EIGHTS", m.Packed, "PACKED_SETS", t.WN/4,
 		"PACKED_TILES", t.BN/16/t.WN/planes, "PACKED_STAGES", t.Stages, "PACKED_AHEAD", t.Ahead,
 		"PACKED_PLANES", planes, "PACKED_EACH", t.Each)...)
+	if t.Ring > 0 {
+		out = append(out, define("PACKED_RING", t.Ring)...)
+	}
+	return out
 }
 
 // packedShared returns the sizes in elements of Partial and of Arrivals of a tile of packed vectors. vectors and groups
@@ -160,6 +195,11 @@ func (m Matrices) checkPacked(t Tile, planes int) error {
 			t.Stages, t.Ahead, t.Each)
 	case m.K%packedColumns != 0:
 		return fmt.Errorf("tile: %d columns, want a multiple of %d", m.K, packedColumns)
+	case t.Ring > 0 && (m.Group != 64 || m.K%packedPiece != 0):
+		return fmt.Errorf("tile: groups of %d and %d columns, want groups of 64 and a multiple of %d columns for a ring of "+
+			"codes", m.Group, m.K, packedPiece)
+	case t.Ring < 0 || t.Ring == 1:
+		return fmt.Errorf("tile: a ring of %d pieces of codes, want at least 2, or 0 for none", t.Ring)
 	case !slices.Contains(packedEights, m.Packed) || t.BM != m.Packed*8:
 		return fmt.Errorf("tile: %d vectors, %d eights of which are packed, want as many: 4, 8 or 16 eights", t.BM,
 			m.Packed)

@@ -15,6 +15,10 @@
 // A threadgroup has PACKED_SETS groups. Each group has PACKED_TILES times 64 rows of a weight, or of each weight of a gated pair
 // (PACKED_PLANES). Groups share the rows of x. They wait for each other only at the counters of stages.
 //
+// With PACKED_RING a simdgroup copies the codes of its own rows to threadgroup memory, pieces of 256 columns, and reads blocks from there
+// into registers one by one. Lanes next to each other copy whole lines of a row. Scales and biases are copied for PACKED_SPAN pieces at a
+// time. Nobody else reads them, so a simdgroup waits for nobody else.
+//
 // The grid is (tiles of rows of x, threadgroups). The blocks of all tiles of columns of y are one sequence, tile after tile. Each
 // threadgroup has PACKED_EACH consecutive blocks of it, so that all multiprocessors have the same amount of work. Where several
 // threadgroups have blocks of one tile, each writes its sums to device memory, simdgroup by simdgroup, and the last one adds up the
@@ -32,6 +36,12 @@
 #define PACKED_PLANES 1                 // 2 for a gated pair of weights
 #define PACKED_EACH 2
 #endif
+#ifndef PACKED_RING
+#define PACKED_RING 0                   // pieces of codes in threadgroup memory, or 0 where codes are read into registers
+#endif
+#ifndef PACKED_SPAN
+#define PACKED_SPAN 2                   // pieces whose scales and biases are copied together
+#endif
 #define PACKED_ROWS (PACKED_EIGHTS * 8)
 #define PACKED_GROUP (PACKED_TILES * PACKED_PLANES)  // a group has so many times 64 rows of weights
 #define PACKED_COLUMNS (PACKED_SETS * PACKED_TILES * 64)
@@ -46,6 +56,14 @@
 // A multiprocessor has registers for two threadgroups of one group each.
 #define PACKED_BOUND PORT_BOUND(PACKED_SIMDS * 32, PACKED_SETS > 1 ? 1 : 2)
 
+#define PACKED_PIECES (MATMUL_K / 256)               // pieces of a tile
+#define PACKED_OWN (PACKED_GROUP * 16)               // rows of a simdgroup
+#define PACKED_CODES (PACKED_OWN * 128)              // bytes of codes of a piece
+#define PACKED_AFFINES (PACKED_OWN * PACKED_SPAN * 16)  // bytes of scales and biases of PACKED_SPAN pieces
+#define PACKED_SPANS ((PACKED_RING + PACKED_SPAN - 2) / PACKED_SPAN + 1 + (PACKED_PIECES % PACKED_SPAN != 0))
+#define PACKED_OF_SIMD (PACKED_RING > 0 ? PACKED_RING * PACKED_CODES + PACKED_SPANS * PACKED_AFFINES : 0)
+#define PACKED_MEMORY (PACKED_STAGES * PACKED_STAGE + PACKED_SIMDS * PACKED_OF_SIMD)
+
 // The scales or biases of a block of a row.
 #if WEIGHT_GROUP == 32
 typedef uint2 packed_affine;
@@ -58,8 +76,12 @@ typedef ushort packed_affine;
 // A lane's part of a block of a row: its 32 codes, and all scales and biases of the block.
 struct packed_codes {
   uint4 codes;
+#if PACKED_RING
+  uint scale, bias;  // of its columns, twice
+#else
   packed_affine scales;
   packed_affine biases;
+#endif
 };
 
 // A weight, or a place in a weight.
@@ -80,6 +102,16 @@ inline bfloat packed_number(packed_affine all, int lane) {
 #endif
 }
 
+// Returns eight of a lane's weights of a row, those of word i.
+inline uint4 packed_numbers(thread const packed_codes& from, int i, int lane) {
+#if PACKED_RING
+  return port_dequant_pairs_twice(from.codes[i], from.scale, from.bias);
+#else
+  const bfloat scale = packed_number(from.scales, lane);
+  return port_dequant_pairs(from.codes[i], scale, WEIGHT_BIASES ? packed_number(from.biases, lane) : bfloat(float(scale) * -8.0f));
+#endif
+}
+
 // Returns the first row of weights of a lane in a tile.
 inline int packed_row(int tile, int thread_index) {
   return tile * PACKED_COLUMNS + thread_index / 128 * (PACKED_TILES * 64) + thread_index / 32 % 4 * 16 + thread_index % 32 / 4;
@@ -93,6 +125,7 @@ inline void packed_find(thread packed_weights& p, int row, int block, int lane) 
   p.biases += group;
 }
 
+#if !PACKED_RING
 // Moves the places in all weights on by PACKED_AHEAD blocks.
 inline void packed_skip(thread packed_weights* p) {
   UNROLL for (int i = 0; i < PACKED_PLANES; i++) {
@@ -113,6 +146,68 @@ inline void packed_read(thread const packed_weights* from, int row, int ahead, t
     if (WEIGHT_BIASES) out[i].biases = *(device const packed_affine*)(from[plane].biases + group);
   }
 }
+#else
+// Where a piece of codes is.
+struct packed_place {
+  int tile, piece;  // its tile, and its number in the tile
+  int slot, span;   // where its codes and its scales are in the memory of a simdgroup
+};
+
+// Sets p to the place of a threadgroup's first piece, the one with a block of all tiles.
+inline void packed_begin(int block, thread packed_place& p) {
+  p.tile = block / PACKED_BLOCKS;
+  p.piece = block % PACKED_BLOCKS / 2;
+  p.slot = 0;
+  p.span = 0;
+}
+
+// Moves p on to the next piece.
+inline void packed_next(thread packed_place& p) {
+  p.slot = p.slot == PACKED_RING - 1 ? 0 : p.slot + 1;
+  p.piece++;
+  if (p.piece == PACKED_PIECES) {
+    p.piece = 0;
+    p.tile++;
+  }
+  if (p.piece % PACKED_SPAN == 0) p.span = p.span == PACKED_SPANS - 1 ? 0 : p.span + 1;
+}
+
+// Starts to copy the codes of a piece of a simdgroup's rows to its memory. The scales and biases of PACKED_SPAN pieces are copied with
+// the first of them, and with the first piece of all (first).
+inline void packed_bring(thread const packed_weights* weights, thread const packed_place& p, bool first, int thread_index, threadgroup uchar* own) {
+  const int lane = thread_index % 32, row = packed_row(p.tile, thread_index) - lane / 4;
+  threadgroup uchar* codes = own + p.slot * PACKED_CODES + lane / 8 * 128 + ((lane % 8) ^ (lane / 8 % 2 * 4)) * 16;
+  UNROLL for (int i = 0; i < PACKED_OWN / 4; i++) {
+    const int r = row + i / 4 / PACKED_PLANES * 64 + i % 4 * 4 + lane / 8, near = MATMUL_N % PACKED_COLUMNS == 0 ? r : min(r, MATMUL_N - 1);
+    port_copy(codes + i * 512, weights[i / 4 % PACKED_PLANES].w + long(near) * WEIGHT_WORDS(MATMUL_K) + (p.piece * 32 + lane % 8 * 4), true);
+  }
+  if (first || p.piece % PACKED_SPAN == 0) {
+    threadgroup uchar* affines = own + (PACKED_RING * PACKED_CODES + p.span * PACKED_AFFINES);
+    const int place = p.piece / PACKED_SPAN * PACKED_SPAN + lane % PACKED_SPAN;
+    UNROLL for (int i = 0; i < PACKED_OWN * PACKED_SPAN / 32; i++) {
+      const int first_row = i * (32 / PACKED_SPAN), part = first_row / 16;
+      const int r = row + part / PACKED_PLANES * 64 + first_row % 16 + lane / PACKED_SPAN, near = MATMUL_N % PACKED_COLUMNS == 0 ? r : min(r, MATMUL_N - 1);
+      const long group = long(near) * (MATMUL_K / 64) + min(place, PACKED_PIECES - 1) * 4;
+      threadgroup uchar* to = affines + (first_row * PACKED_SPAN + lane) * 16;
+      port_copy_half(to, weights[part % PACKED_PLANES].scales + group, place < PACKED_PIECES);
+      if (WEIGHT_BIASES) port_copy_half(to + 8, weights[part % PACKED_PLANES].biases + group, place < PACKED_PIECES);
+    }
+  }
+}
+
+// Reads a lane's codes of all its rows in a block: half 0 or 1 of a piece.
+inline void packed_take(threadgroup const uchar* own, thread const packed_place& p, int odd, int lane, thread packed_codes* out) {
+  threadgroup const uchar* codes = own + p.slot * PACKED_CODES + lane / 4 * 128 + lane % 4 * 16 + ((lane / 4) ^ odd) % 2 * 64;
+  threadgroup const uchar* affines = own + (PACKED_RING * PACKED_CODES + p.span * PACKED_AFFINES) + lane / 4 * (PACKED_SPAN * 16) + p.piece % PACKED_SPAN * 16;
+  const int group = odd * 2 + lane % 4 / 2;
+  UNROLL for (int i = 0; i < PACKED_GROUP * 2; i++) {
+    out[i].codes = *(threadgroup const uint4*)(codes + i * 1024);
+    const uint4 all = *(threadgroup const uint4*)(affines + i * (PACKED_SPAN * 128));
+    out[i].scale = port_twice(all.x, all.y, group);
+    out[i].bias = WEIGHT_BIASES ? port_twice(all.z, all.w, group) : uint(as_type<ushort>(bfloat(as_type<float>(out[i].scale << 16) * -8.0f))) * 0x10001u;
+  }
+}
+#endif
 
 // The stages of x of a threadgroup, whose blocks are numbered from 0.
 struct packed_stages {
@@ -125,8 +220,8 @@ struct packed_stages {
 
 // Starts to copy the rows of x of a block to its stage, as soon as the stage is free. One simdgroup calls it.
 inline void packed_copy(thread const packed_stages& stages, int number, int lane) {
-  const int stage = number % PACKED_STAGES;
-  if (number >= PACKED_STAGES) port_arrivals_wait(stages.empty + stage, uint(number / PACKED_STAGES - 1));
+  const uint stage = uint(number) % PACKED_STAGES;
+  if (number >= PACKED_STAGES) port_arrivals_wait(stages.empty + stage, uint(number) / PACKED_STAGES - 1);
   if (lane != 0) return;
   port_transfer_expect(stages.full + stage, PACKED_STAGE);
   port_transfer_shared(stages.memory + stage * PACKED_STAGE, stages.x + long((stages.begin + number) % PACKED_BLOCKS) * PACKED_STAGE, PACKED_STAGE, stages.full + stage);
@@ -136,12 +231,11 @@ inline void packed_copy(thread const packed_stages& stages, int number, int lane
 // is 64 rows of a weight. a gets the dequantized codes. The tensor cores may still read a after the return.
 inline void packed_word(thread const packed_codes* codes, int i, int t, threadgroup const uchar* x, int lane, thread uint4* a, thread float* sums) {
   UNROLL for (int r = 0; r < 2; r++) {
-    const bfloat scale = packed_number(codes[2 * t + r].scales, lane);
-    a[r] = port_dequant_pairs(codes[2 * t + r].codes[i], scale, WEIGHT_BIASES ? packed_number(codes[2 * t + r].biases, lane) : bfloat(float(scale) * -8.0f));
+    a[r] = packed_numbers(codes[2 * t + r], i, lane);
   }
   port_group_begin();
   UNROLL for (int h = 0; h < 2; h++) {
-    port_group_multiply<PACKED_EIGHTS>(sums + t * PACKED_SUMS, a[0][2 * h], a[1][2 * h], a[0][2 * h + 1], a[1][2 * h + 1], x + (2 * i + h) * PACKED_ROWS * 32, lane);
+    port_group_multiply<PACKED_EIGHTS>(sums + t * PACKED_SUMS, a[0][2 * h], a[1][2 * h], a[0][2 * h + 1], a[1][2 * h + 1], x, (2 * i + h) * PACKED_ROWS * 32, lane);
   }
   port_group_end();
 }
@@ -149,13 +243,13 @@ inline void packed_word(thread const packed_codes* codes, int i, int t, threadgr
 // Adds to sums the products of a lane's group with a block of x. The last of them may still run after the return.
 inline void packed_block(thread const packed_stages& stages, int number, thread const packed_codes* codes, int thread_index, thread float* sums) {
   const int lane = thread_index % 32, next = number - 2 + PACKED_STAGES;
-  threadgroup const uchar* x = stages.memory + number % PACKED_STAGES * PACKED_STAGE;
+  threadgroup const uchar* x = stages.memory + uint(number) % PACKED_STAGES * PACKED_STAGE;
   uint4 a[2][2];  // dequantized codes of two steps in turns: those of the step before may still be read
-  port_transfer_wait(stages.full + number % PACKED_STAGES, uint(number / PACKED_STAGES));
+  port_transfer_wait(stages.full + uint(number) % PACKED_STAGES, uint(number) / PACKED_STAGES);
   UNROLL for (int s = 0; s < 4 * PACKED_GROUP; s++) {
     port_group_wait<1>();  // also at the first step: products of the block before may still read a
     if (s == 1) {  // this simdgroup has done block number - 1, and perhaps all have done block number - 2
-      if (number > 0) port_arrive(stages.empty + (number + PACKED_STAGES - 1) % PACKED_STAGES, uint(lane));
+      if (number > 0) port_arrive(stages.empty + uint(number - 1) % PACKED_STAGES, uint(lane));
       if (thread_index < 32 && number >= 2 && next < stages.blocks) packed_copy(stages, next, lane);
     }
     packed_word(codes, s / PACKED_GROUP, s % PACKED_GROUP, x, lane, a[s % 2], sums);
@@ -225,11 +319,27 @@ inline void packed_products(thread const packed_weights* weights, device const b
     port_arrivals_init(empty, PACKED_STAGES, PACKED_SIMDS);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
+#if PACKED_RING
+  threadgroup uchar* own = memory + PACKED_STAGES * PACKED_STAGE + thread_index / 32 * PACKED_OF_SIMD;
+  packed_place taken, brought;             // the next pieces that are multiplied and copied
+  packed_begin(begin, taken);
+  packed_begin(begin, brought);
+  int rest = (end + 1) / 2 - begin / 2;                       // pieces to be copied
+  NOUNROLL for (int i = 0; i < PACKED_RING; i++, rest--) {
+    if (rest > 0) packed_bring(weights, brought, i == 0, thread_index, own);
+    port_copies_end();
+    packed_next(brought);
+  }
+#endif
   int last = 0;
   NOUNROLL for (int done = begin; done < end; done += last - done % PACKED_BLOCKS) {  // a tile, or a part of a tile
     const int tile = done / PACKED_BLOCKS, first = done % PACKED_BLOCKS, number = done - begin - first;  // of the tile's first block
     const int row = packed_row(tile, thread_index), near = MATMUL_N % PACKED_COLUMNS == 0 ? row : min(row, MATMUL_N - 1);
+    (void)near;
     last = min(first + end - done, PACKED_BLOCKS);
+    float sums[PACKED_GROUP * PACKED_SUMS];
+    UNROLL for (int i = 0; i < PACKED_GROUP * PACKED_SUMS; i++) sums[i] = 0.0f;
+#if !PACKED_RING
     packed_weights from[PACKED_PLANES];
     UNROLL for (int i = 0; i < PACKED_PLANES; i++) {
       from[i].w = weights[i].w;
@@ -241,12 +351,33 @@ inline void packed_products(thread const packed_weights* weights, device const b
     UNROLL for (int j = 0; j < PACKED_AHEAD; j++) {
       if (PACKED_EVEN || first + j < last) packed_read(from, near, j, codes[j]);
     }
-    float sums[PACKED_GROUP * PACKED_SUMS];
-    UNROLL for (int i = 0; i < PACKED_GROUP * PACKED_SUMS; i++) sums[i] = 0.0f;
+#endif
     if (done == begin) {
       port_wait();
       NOUNROLL for (int i = 0; thread_index < 32 && i < min(PACKED_STAGES, stages.blocks); i++) packed_copy(stages, i, lane);
     }
+#if PACKED_RING
+    NOUNROLL for (int block = first; block < last; block++) {
+      const int at = number + block;
+      packed_codes codes[PACKED_GROUP * 2];
+      if (block % 2 == 0 || at == 0) {
+        port_copies_arrived<PACKED_RING - 1>();
+        simdgroup_barrier(mem_flags::mem_threadgroup);
+      }
+      packed_take(own, taken, block % 2, lane, codes);
+      if (block % 2 == 1) {
+        simdgroup_barrier(mem_flags::mem_threadgroup);
+        if (rest > 0) packed_bring(weights, brought, false, thread_index, own);
+        port_copies_end();
+        packed_next(brought);
+        packed_next(taken);
+        rest--;
+      }
+      packed_block(stages, at, codes, thread_index, sums);
+      port_group_wait<0>();
+    }
+    port_group_taken<PACKED_GROUP * PACKED_SUMS>(sums);
+#else
     int block = first;
     NOUNROLL for (; block + PACKED_AHEAD <= last; block += PACKED_AHEAD) {
       packed_skip(from);
@@ -264,6 +395,7 @@ inline void packed_products(thread const packed_weights* weights, device const b
         port_group_taken<PACKED_GROUP * PACKED_SUMS>(sums);
       }
     }
+#endif
     if (packed_join(sums, tile, first, last, left, arrivals, group, groups, thread_index)) {
       const int row0 = int(group.x) * PACKED_ROWS;
       packed_write(sums, y, extra, row0, min(PACKED_ROWS, step[STEP_TOKENS] - row0), row, lane);
@@ -287,7 +419,7 @@ kernel void matmul_packed(device const uint* w [[buffer(0)]],
                           uint3 group [[threadgroup_position_in_grid]],
                           uint3 groups [[threadgroups_per_grid]],
                           uint thread_index [[thread_index_in_threadgroup]]) {
-  TG_MEMORY(memory, PACKED_STAGES * PACKED_STAGE);
+  TG_MEMORY(memory, PACKED_MEMORY);
   TG_ARRAY(port_transfer, full, PACKED_STAGES);
   TG_ARRAY(port_arrivals, empty, PACKED_STAGES);
   packed_weights weights[PACKED_PLANES];
@@ -316,7 +448,7 @@ kernel void matmul_packed_glu(device const uint* w0 [[buffer(0)]],
                               uint3 group [[threadgroup_position_in_grid]],
                               uint3 groups [[threadgroups_per_grid]],
                               uint thread_index [[thread_index_in_threadgroup]]) {
-  TG_MEMORY(memory, PACKED_STAGES * PACKED_STAGE);
+  TG_MEMORY(memory, PACKED_MEMORY);
   TG_ARRAY(port_transfer, full, PACKED_STAGES);
   TG_ARRAY(port_arrivals, empty, PACKED_STAGES);
   packed_weights weights[2];

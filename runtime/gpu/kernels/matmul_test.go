@@ -170,6 +170,10 @@ func TestMatMulPackedRefusals(t *testing.T) {
 		{func(_ *kernels.MatMul, t *kernels.Tile) { t.Stages = 2 }, strings.Replace(counts, "3 stages", "2 stages", 1)},
 		{func(_ *kernels.MatMul, t *kernels.Tile) { t.Ahead = 0 }, strings.Replace(counts, "1 blocks", "0 blocks", 1)},
 		{func(_ *kernels.MatMul, t *kernels.Tile) { t.Each = 0 }, strings.Replace(counts, "4 in", "0 in", 1)},
+		{func(m *kernels.MatMul, t *kernels.Tile) { m.K, t.Ring = 384, 2 },
+			"matmul_packed 4096×384: tile: groups of 64 and 384 columns, want groups of 64 and a multiple of 256 columns for a ring of codes"},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.Ring = 1 },
+			"matmul_packed 4096×512: tile: a ring of 1 pieces of codes, want at least 2, or 0 for none"},
 	} {
 		m, tile := ok, tile
 		c.change(&m, &tile)
@@ -203,16 +207,16 @@ func TestMatMulPackedRefusals(t *testing.T) {
 // all multiprocessors have blocks of it.
 func TestMatMulPackedOrder(t *testing.T) {
 	machine := kernels.Machine{Target: kernels.CUDA, Cores: 132, Groups: true, TransferMemory: 225 << 10}
-	for _, c := range []struct{ rows, n, k, sets, ahead, each int }{
-		{128, 5376, 21504, 2, 2, 54}, {128, 8192, 2048, 2, 2, 8}, {128, 2048, 4096, 2, 2, 4},
-		{64, 5376, 21504, 4, 2, 27}, {64, 2048, 4096, 2, 2, 4},
-		{32, 5376, 21504, 4, 3, 27}, {32, 8192, 2048, 2, 2, 8}, {512, 5376, 21504, 2, 2, 214}, {300, 8192, 2048, 2, 2, 24},
+	for _, c := range []struct{ rows, n, k, sets, ring, each int }{
+		{128, 5376, 21504, 3, 3, 36}, {128, 8192, 2048, 2, 0, 8}, {128, 2048, 4096, 2, 0, 4},
+		{64, 5376, 21504, 4, 3, 27}, {64, 2048, 4096, 2, 0, 4},
+		{32, 5376, 21504, 4, 4, 27}, {32, 8192, 2048, 2, 0, 8}, {512, 5376, 21504, 3, 3, 143}, {300, 8192, 2048, 3, 3, 16},
 	} {
 		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: c.k, Packed: min(c.rows/8, 16)}, N: c.n}
 		got := m.Tiles(machine, c.rows)[0]
-		require.Equal(t, []int{c.sets, c.ahead, c.each}, []int{got.WN / 4, got.Ahead, got.Each}, "%v: %v", c, got)
+		require.Equal(t, []int{c.sets, c.ring, c.each}, []int{got.WN / 4, got.Ring, got.Each}, "%v: %v", c, got)
 	}
-	for rows, sets := range map[int]int{128: 2, 64: 2, 32: 3} {
+	for rows, sets := range map[int]int{128: 2, 64: 3, 32: 4} {
 		m := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine4, K: 5376, Packed: rows / 8}, N: 21504}
 		got := m.Tiles(machine, rows)[0]
 		require.Equal(t, []int{sets, 108 / sets}, []int{got.WN / 4, got.Each}, "%d rows: %v", rows, got)

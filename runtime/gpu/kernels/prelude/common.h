@@ -36,7 +36,11 @@
 //
 // port_copy starts a copy of 16 bytes to threadgroup memory, of zeros where they are not present. Every thread waits for
 // its own: port_copies_end ends a group of copies, port_copies_wait<N> waits for all but the last N groups. What threads
-// write to panels by themselves they follow by port_panels_written. Both stand before the barrier.
+// write to panels by themselves they follow by port_panels_written. Both stand before the barrier. port_copy_half is a
+// copy of 8 bytes. port_copies_arrived<N> is port_copies_wait<N> for copies that only threads read.
+//
+// port_twice(a, b, i) is number i of the four 16-bit numbers in a and b, in both halves. port_dequant_pairs_twice is
+// port_dequant_pairs with a scale and a bias in bf16, each in both halves of its word.
 
 // The buffer step has the numbers that change from call to call, so that a recorded sequence can be replayed:
 // step[STEP_TOKENS] is the number of rows of x, step[STEP_POSITION] the position of the first one in its sequence.
@@ -138,8 +142,8 @@ inline void port_group_end() {}
 template <int N> inline void port_group_wait() {}
 template <int N> inline void port_group_taken(thread float* c) {}
 template <int EIGHTS>
-inline void port_group_multiply(thread float* c, uint a0, uint a1, uint a2, uint a3, threadgroup const uchar* b, int lane) {
-  threadgroup const uint* words = (threadgroup const uint*)b + lane;
+inline void port_group_multiply(thread float* c, uint a0, uint a1, uint a2, uint a3, threadgroup const uchar* memory, uint b, int lane) {
+  threadgroup const uint* words = (threadgroup const uint*)(memory + b) + lane;
   UNROLL for (int n = 0; n < EIGHTS; n++) port_mma_bf16(c + n * 4, a0, a1, a2, a3, words[n * 32], words[(EIGHTS + n) * 32]);
 }
 // The word with columns column and column + 1 of a panel's row.

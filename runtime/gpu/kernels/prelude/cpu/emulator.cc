@@ -95,7 +95,7 @@ typedef void (*Entry)(void* const* args);
 struct Piece {
   void* to;
   const void* from;  // null: zeros
-  unsigned group;
+  unsigned bytes, group;
 };
 
 struct Lane {
@@ -457,19 +457,19 @@ extern "C" void emulator_arrivals_wait(void* arrivals, uint32_t turn, int line) 
   }
 }
 
-extern "C" void emulator_copy(void* to, const void* from, bool present, int line) {
+extern "C" void emulator_copy(void* to, const void* from, unsigned present, unsigned bytes, int line) {
   Runner* r = runner();
   const int thread = r->group.current;
-  if (uintptr_t(to) % 16 != 0 || uintptr_t(from) % 16 != 0) {
-    fail("thread %d in port_copy at line %d: from %p to %p, want multiples of 16", thread, line, from, to);
+  if (uintptr_t(to) % bytes != 0 || uintptr_t(from) % bytes != 0) {
+    fail("thread %d in port_copy at line %d: from %p to %p, want multiples of %u", thread, line, from, to, bytes);
   }
   const uintptr_t at = uintptr_t(to), arena = uintptr_t(r->arena), large = uintptr_t(r->large);
-  if (!(at >= arena && at + 16 <= arena + r->used) && !(at >= large && at + 16 <= large + r->memory)) {
+  if (!(at >= arena && at + bytes <= arena + r->used) && !(at >= large && at + bytes <= large + r->memory)) {
     fail("thread %d in port_copy at line %d: to what is not threadgroup memory", thread, line);
   }
-  memset(to, 0xff, 16);
+  memset(to, 0xff, bytes);
   Lane& lane = r->lanes[thread];
-  lane.pieces.push_back(Piece{to, present ? from : nullptr, lane.groups});
+  lane.pieces.push_back(Piece{to, present ? from : nullptr, bytes, lane.groups});
 }
 
 extern "C" void emulator_copies_end() {
@@ -485,9 +485,9 @@ extern "C" void emulator_copies_wait(int groups) {
     if (int(lane.groups - p.group) <= groups) {
       lane.pieces[kept++] = p;
     } else if (p.from != nullptr) {
-      memcpy(p.to, p.from, 16);
+      memcpy(p.to, p.from, p.bytes);
     } else {
-      memset(p.to, 0, 16);
+      memset(p.to, 0, p.bytes);
     }
   }
   lane.pieces.resize(kept);

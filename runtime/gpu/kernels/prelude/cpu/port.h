@@ -222,8 +222,10 @@ inline void port_arrivals_wait(port_arrivals* a, uint turn, PORT_AT) {
 }
 
 inline uchar* port_panels(uchar* memory) { return memory; }
-inline void port_copy(void* to, const void* from, bool present, PORT_AT) { emulator_copy(to, from, present, line); }
+inline void port_copy(void* to, const void* from, bool present, PORT_AT) { emulator_copy(to, from, present ? 16 : 0, 16, line); }
+inline void port_copy_half(void* to, const void* from, bool present, PORT_AT) { emulator_copy(to, from, present ? 8 : 0, 8, line); }
 inline void port_copies_end() { emulator_copies_end(); }
+template <int N> inline void port_copies_arrived() { emulator_copies_wait(N); }
 template <int N> inline void port_copies_wait() { emulator_copies_wait(N); }
 inline void port_panels_written() {}
 
@@ -341,6 +343,10 @@ inline uint4 port_dequant_pairs(uint w, float scale, float bias) {
     r[i] = port_pack_bf16(scale * float((w >> (4 * i)) & 15u) + bias, scale * float((w >> (4 * i + 16)) & 15u) + bias);
   }
   return r;
+}
+inline uint port_twice(uint a, uint b, int i) { return ((i & 2 ? b : a) >> (i % 2 * 16) & 0xffffu) * 0x10001u; }
+inline uint4 port_dequant_pairs_twice(uint w, uint scale, uint bias) {
+  return port_dequant_pairs(w, as_type<float>(scale << 16), as_type<float>(bias << 16));
 }
 inline float port_byte_unit(uint w, int i) { return as_type<float>(0x3f000000u | (((w >> (8 * i)) & 0xffu) << 16)); }
 inline float port_byte_float(uint w, int i) { return float((w >> (8 * i)) & 0xffu); }

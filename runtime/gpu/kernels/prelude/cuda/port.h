@@ -225,6 +225,10 @@ __forceinline__ void port_copy(void* to, const void* from, bool present) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
       :: "r"(port_smem(to)), "l"(from), "r"(present ? 16 : 0) : "memory");
 }
+__forceinline__ void port_copy_half(void* to, const void* from, bool present) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
+      :: "r"(port_smem(to)), "l"(from), "r"(present ? 8 : 0) : "memory");
+}
 __forceinline__ void port_copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // The fence is for instructions of several simdgroups, which read past the threads' own order of memory.
 __forceinline__ void port_panels_written() {
@@ -232,8 +236,9 @@ __forceinline__ void port_panels_written() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
+template <int N> __forceinline__ void port_copies_arrived() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
 template <int N> __forceinline__ void port_copies_wait() {
-  asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
+  port_copies_arrived<N>();
   port_panels_written();
 }
 
@@ -259,8 +264,11 @@ template <int N> __forceinline__ void port_group_taken(float* c) {
 }
 // b for the instruction: 8x8 matrices of 128 bytes, those of other columns one behind the other, those of the other rows
 // EIGHTS of them further.
-template <int EIGHTS> __forceinline__ ulong port_group_operand(const uchar* b) {
-  return (ulong)((port_smem(b) & 0x3ffffu) >> 4) | (ulong)(EIGHTS * 8) << 16 | (ulong)8 << 32;
+template <int EIGHTS> __forceinline__ ulong port_group_operand(const uchar* memory, uint b) {
+  const uint low = (port_smem(memory) >> 4 | EIGHTS * 8u << 16) + b / 16;
+  ulong whole;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(whole) : "r"(low), "r"(8u));
+  return whole;
 }
 // Panels at a place in memory, stride bytes apart: eights of rows are 1024 bytes apart, and their pieces in the order of
 // 128-byte swizzling. Only the lower half differs between instructions, so that it is computed in 32 bits.
@@ -308,8 +316,8 @@ PORT_GROUP(8, 64, 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
 PORT_GROUP(16, 128, 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
 PORT_GROUP(32, 256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 template <int EIGHTS>
-__forceinline__ void port_group_multiply(float* c, uint a0, uint a1, uint a2, uint a3, const uchar* b, int lane) {
-  port_group<EIGHTS>::template multiply<0, 0>(c, a0, a1, a2, a3, port_group_operand<EIGHTS>(b));
+__forceinline__ void port_group_multiply(float* c, uint a0, uint a1, uint a2, uint a3, const uchar* memory, uint b, int lane) {
+  port_group<EIGHTS>::template multiply<0, 0>(c, a0, a1, a2, a3, port_group_operand<EIGHTS>(memory, b));
 }
 template <int EIGHTS, int FRESH>
 __forceinline__ void port_group_panels(float* c, const uchar* memory, uint a, uint a_stride, uint b, uint b_stride, uint step, int thread_index) {
@@ -404,14 +412,16 @@ __forceinline__ void simdgroup_store(const simdgroup_float8x8& m, float* p, ulon
   p[(l >> 2) * ld + (l & 3) * 2 + 1] = m.v[1];
 }
 
+// Returns number i of the four 16-bit numbers in a and b, twice.
+__forceinline__ uint port_twice(uint a, uint b, int i) { return __byte_perm(a, b, 0x1010u + uint(i) * 0x2222u); }
+
 // Returns v & mask | bits in one instruction. The compiler makes two where mask and bits are constants.
 __forceinline__ uint port_and_or(uint v, uint mask, uint bits) {
   uint r; asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(v), "r"(mask), "r"(bits)); return r; }
 
 // Converts eight 4-bit codes to bf16(scale * q + bias), in pairs of columns i and i + 4. 0x4300 | q is 128 + q in bf16,
 // the subtraction is exact, and the multiply-add rounds once.
-__forceinline__ vec<uint, 4> port_dequant_pairs(uint w, bfloat scale, bfloat bias) {
-  const uint s = uint(scale.bits) * 0x10001u, b = uint(bias.bits) * 0x10001u;
+__forceinline__ vec<uint, 4> port_dequant_pairs_twice(uint w, uint s, uint b) {
   vec<uint, 4> d;
   UNROLL for (int i = 0; i < 4; i++) {
     uint v;
@@ -419,6 +429,9 @@ __forceinline__ vec<uint, 4> port_dequant_pairs(uint w, bfloat scale, bfloat bia
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d[i]) : "r"(v), "r"(s), "r"(b));
   }
   return d;
+}
+__forceinline__ vec<uint, 4> port_dequant_pairs(uint w, bfloat scale, bfloat bias) {
+  return port_dequant_pairs_twice(w, uint(scale.bits) * 0x10001u, uint(bias.bits) * 0x10001u);
 }
 // The same in the order of columns.
 __forceinline__ vec<uint, 4> port_dequant8(uint w, bfloat scale, bfloat bias) {

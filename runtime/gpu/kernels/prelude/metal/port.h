@@ -33,6 +33,10 @@ inline uint4 port_dequant_pairs(uint w, float scale, float bias) {
   }
   return r;
 }
+inline uint port_twice(uint a, uint b, int i) { return ((i & 2 ? b : a) >> (i % 2 * 16) & 0xffffu) * 0x10001u; }
+inline uint4 port_dequant_pairs_twice(uint w, uint scale, uint bias) {
+  return port_dequant_pairs(w, as_type<float>(scale << 16), as_type<float>(bias << 16));
+}
 // Returns 1 + (byte i of w without its top bit) / 128, for a byte whose top bit is set.
 inline float port_byte_unit(uint w, int i) { return as_type<float>(0x3f000000u | (((w >> (8 * i)) & 0xffu) << 16)); }
 // Returns the lanes where b is true, lane 0 in the lowest bit.
@@ -84,7 +88,11 @@ inline threadgroup uchar* port_panels(threadgroup uchar* memory) { return memory
 inline void port_copy(threadgroup void* to, device const void* from, bool present) {
   *(threadgroup uint4*)to = present ? *(device const uint4*)from : uint4(0, 0, 0, 0);
 }
+inline void port_copy_half(threadgroup void* to, device const void* from, bool present) {
+  *(threadgroup uint2*)to = present ? *(device const uint2*)from : uint2(0, 0);
+}
 inline void port_copies_end() {}
+template <int N> inline void port_copies_arrived() {}
 template <int N> inline void port_copies_wait() {}
 inline void port_panels_written() {}
 
