@@ -11,7 +11,7 @@ import (
 // bindAttentionStep binds the attention of one token together with the rotation and the cache writes before it: one
 // kernel. Where a second kernel merges the partial results, it binds that one too.
 func bindAttentionStep(b *binder) bool {
-	k, ok := lower.AttentionStep(b.Op, b.view, b.cacheType())
+	k, ok := b.x.exe.target().AttentionStep(b.Op, b.view, b.cacheType())
 	if !ok {
 		return false
 	}
@@ -61,7 +61,7 @@ func bindAttentionStep(b *binder) bool {
 // bindRowsAttentionStep is bindAttentionStep for the few rows of a call of several sequences, over blocks: one kernel.
 // It is not tuned, since a measurement has no tables.
 func bindRowsAttentionStep(b *binder) bool {
-	k, ok := lower.AttentionStep(b.Op, b.view, b.cacheType())
+	k, ok := b.x.exe.target().AttentionStep(b.Op, b.view, b.cacheType())
 	if !ok {
 		return false
 	}

@@ -152,7 +152,7 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestFewRowsInBlocks: rotation, writes and attention of two to four rows are one kernel, which gives what the
+// TestFewRowsInBlocks: rotation, writes and attention of a few rows are one kernel, which gives what the
 // reference engine gives. It refuses rows of a sequence that do not follow each other.
 func TestFewRowsInBlocks(t *testing.T) {
 	t.Parallel()

@@ -39,7 +39,7 @@ func TestStepsOfFewRows(t *testing.T) {
 	few := "angles 1, attention 1, conv 3, delta rule 3, embedding 1, experts down 4, experts up 4, gather 1, linears 4, " +
 		"matmul 9, norm 3, prepare 5"
 	require.Equal(t, few, stepsOf(t, many, 2))
-	require.Equal(t, few+", rope 1", stepsOf(t, many, 8))
+	require.Equal(t, few, stepsOf(t, many, 8))
 }
 
 // stepsOf tells how many kernels of each kind run in a call of so many tokens, or of as many sequences with one row.

@@ -17,9 +17,11 @@ type AttentionStep struct {
 	// sequence's blocks. That form needs a tuning with Last.
 	Rope Rope
 	// Rows is the largest number of rows of a call, at most StepRows; 0 stands for one. More than one need Rope.Blocks.
-	// Rows of a sequence lie one after another, and their positions follow one another. A row gives the same bits as if
-	// it were the only row of a call.
+	// Rows of a sequence lie one after another, and their positions follow one another.
 	Rows int
+	// Alike says that a row must give the same bits as if it were the only row of a call. Then its positions are divided
+	// into as many blocks as those of an only row. Several rows may have more threadgroups then than run at a time.
+	Alike bool
 	// Half says that the output is bf16 and not f32. Lanes says that the elements of a row are in the order InLanes; it
 	// needs Half. Only calls of several sequences have them.
 	Half, Lanes bool
@@ -30,9 +32,19 @@ type AttentionStep struct {
 	Step StepTuning
 }
 
-// StepRows is the largest number of rows for which AttentionStep has a launch. Each row reads the keys and values of
-// its sequence on its own. So for many rows of one sequence BlockAttention, where they share reads, is better.
-const StepRows = 4
+// StepRows is the largest number of rows for which AttentionStep has a launch. Rows with many or wide heads may have
+// none below that: see fitsRows.
+const StepRows = 8
+
+// stepCores is about the number of multiprocessors of a large GPU.
+const stepCores = 128
+
+// fitsRows reports whether all rows of a call of several have threadgroups that run at the same time, at least one for
+// each head. Five rows of Gemma4-31B do not: with variants for which they do, their full attention behind 3,000
+// positions was slower on an H100 than in BlockAttention.
+func (t StepTuning) fitsRows(a AttentionStep) bool {
+	return a.rows() == 1 || a.rows()*a.Heads <= stepCores*t.Room
+}
 
 // rows returns the largest number of rows of a call.
 func (a AttentionStep) rows() int { return max(a.Rows, 1) }
@@ -60,11 +72,15 @@ type StepTuning struct {
 // Near returns true: there are few variants, and most differ from the default alone.
 func (t StepTuning) Near(StepTuning) bool { return true }
 
-// StepTunings returns the variants worth measuring on a target, the default first.
+// StepTunings returns the variants worth measuring on a target, the default first. There are none for more rows than
+// the default has room for.
 func (a AttentionStep) StepTunings(target Target) []StepTuning {
 	const short = 128 // positions; with more, one threadgroup per head reads too much
 	a.Step = StepTuning{Last: target != Metal}
 	full, _ := a.tuning()
+	if !full.fitsRows(a) {
+		return nil // variants with fewer heads have room, but read keys several times
+	}
 	var out []StepTuning
 	for _, t := range []StepTuning{
 		{Short: short},
@@ -123,8 +139,11 @@ func (a AttentionStep) filled() StepTuning {
 		if a.Window > 0 {
 			seen = min(seen, a.Window)
 		}
-		// About as many threadgroups as a large GPU has multiprocessors.
-		t.Blocks = min(ceil(128*t.Heads, a.Heads), ceil(seen, t.Least))
+		// About as many threadgroups as there are multiprocessors.
+		t.Blocks = min(ceil(stepCores*t.Heads, a.Heads), ceil(seen, t.Least))
+		if !a.Alike { // several rows share the multiprocessors
+			t.Blocks = min(t.Blocks, max(1, stepCores*t.Room*t.Heads/(a.Heads*a.rows())))
+		}
 	}
 	if !t.Last || t.Blocks < t.Heads {
 		t.Short = 0
@@ -143,6 +162,9 @@ func (t StepTuning) check(a AttentionStep) error {
 		t.Least < 1 || t.Blocks < 1 || t.Short < 0:
 		return fmt.Errorf("attention step tuned to %d buffers, %d simdgroups and %d blocks of %d positions, want 1 "+
 			"or 2, 1 to 32, and at least one of each", t.Buffers, t.Simdgroups, t.Blocks, t.Least)
+	case !t.fitsRows(a):
+		return fmt.Errorf("attention step of %d rows of %d heads with room for %d threadgroups, want room for as many as "+
+			"there are heads", a.rows(), a.Heads, stepCores*t.Room)
 	}
 	if bytes := t.memory(a.D, a.rows()); bytes > metalMemory {
 		return fmt.Errorf("attention step tuned to %d simdgroups needs %d bytes of threadgroup memory, there are %d",

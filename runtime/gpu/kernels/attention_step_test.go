@@ -209,7 +209,7 @@ func TestAttentionStepInBlocks(t *testing.T) {
 	}
 }
 
-// rowsOfSteps are attentions of up to four rows, and rows of calls: single ones, runs of a sequence, and rows of none.
+// rowsOfSteps are attentions of up to eight rows, and rows of calls: single ones, runs of a sequence, and rows of none.
 var rowsOfSteps = map[string]struct {
 	kernels.AttentionStep
 	blocks kernels.Blocks
@@ -248,6 +248,14 @@ var rowsOfSteps = map[string]struct {
 		Early:     true, Rows: 4,
 	}, kernels.Blocks{Rows: 1, Columns: 60}, [][]kernels.BlockRow{
 		{{0, 18}, {0, 19}, {0, 20}, {0, 21}}, {{0, 1}, {1, 2}, {1, 3}, {1, 4}}}},
+	"eight rows, fewer blocks than for one": {kernels.AttentionStep{
+		Attention: kernels.Attention{D: 64, Heads: 16, KVHeads: 4, Scale: 0.125, Cache: kernels.BF16},
+		Rope: kernels.Rope{Dims: 64, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6,
+			Weight: kernels.F32},
+		Rows: 8, Half: true, Lanes: true,
+	}, kernels.Blocks{Rows: 16, Columns: 40}, [][]kernels.BlockRow{
+		{{0, 593}, {0, 594}, {0, 595}, {0, 596}, {0, 597}, {0, 598}, {0, 599}, {0, 600}},
+		{{0, 301}, {0, 302}, {0, -1}, {1, 130}, {1, 131}, {1, 132}}}},
 	"two wide rows": {kernels.AttentionStep{
 		Attention: kernels.Attention{D: 512, Heads: 8, KVHeads: 1, Scale: 0.05, Cache: kernels.BF16},
 		Rope:      kernels.Rope{Dims: 128, KNorm: kernels.PlainHeadNorm, Eps: 1e-6},
@@ -291,7 +299,7 @@ func TestAttentionStepOfRowsIsThatOfOne(t *testing.T) {
 			oneOfThree(t)
 			t.Parallel()
 			a := inBlocks(c.AttentionStep, c.blocks)
-			a.Half, a.Lanes = false, false
+			a.Half, a.Lanes, a.Alike = false, false, true
 			for i, rows := range c.calls {
 				requireStepsAlike(t, a, rows, seeded(uint64(i+1)))
 			}
@@ -382,6 +390,26 @@ func TestStepTunings(t *testing.T) {
 	}
 }
 
+// TestAttentionStepFitsRows: several rows share the multiprocessors, unless they must be like single ones. There is no
+// kernel where rows cannot have a threadgroup for each head at a time.
+func TestAttentionStepFitsRows(t *testing.T) {
+	t.Parallel()
+	blocks := func(d, kvHeads, window, rows int, alike bool) int {
+		a := kernels.AttentionStep{Rows: rows, Alike: alike, Attention: kernels.Attention{D: d, Heads: 32, KVHeads: kvHeads,
+			Window: window, Slots: 1 << 15, Cache: kernels.BF16}}
+		if all := a.StepTunings(kernels.CUDA); len(all) > 0 {
+			return all[0].Blocks
+		}
+		return 0
+	}
+	for rows, want := range map[int][2]int{1: {16, 8}, 2: {8, 8}, 4: {4, 4}, 5: {0, 3}, 8: {0, 2}} {
+		require.Equal(t, want[0], blocks(512, 4, 0, rows, false), "%d rows of Gemma4-31B's full attention", rows)
+		require.Equal(t, want[1], blocks(256, 16, 1024, rows, false), "%d rows, sliding", rows)
+	}
+	require.Equal(t, 16, blocks(512, 4, 0, 4, true))
+	require.Equal(t, 8, blocks(256, 16, 1024, 8, true))
+}
+
 func TestAttentionStepRefusals(t *testing.T) {
 	ok := stepOf(kernels.AttentionStep{Attention: kernels.Attention{D: 64, Heads: 4, KVHeads: 2, Slots: 8, Scale: 1,
 		Cache: kernels.BF16}, Rope: kernels.Rope{Dims: 64}})
@@ -407,9 +435,14 @@ func TestAttentionStepRefusals(t *testing.T) {
 			"attention step of 2 rows (bf16 false), want one in f32, or blocks"},
 		{func(a *kernels.AttentionStep) {
 			*a = inBlocks(*a, kernels.Blocks{Rows: 4, Columns: 2})
-			a.Rows = 5
-		}, "attention step of 5 rows of 256 elements (bf16 false, in the order of lanes false), want at most 4 rows, and " +
+			a.Rows = 9
+		}, "attention step of 9 rows of 256 elements (bf16 false, in the order of lanes false), want at most 8 rows, and " +
 			"for that order bf16 and a multiple of 128 elements"},
+		{func(a *kernels.AttentionStep) {
+			a.Heads, a.Rope.QHeads = 32, 32
+			*a = inBlocks(*a, kernels.Blocks{Rows: 4, Columns: 2})
+			a.Rows, a.Step.Room = 5, 1
+		}, "attention step of 5 rows of 32 heads with room for 128 threadgroups, want room for as many as there are heads"},
 	} {
 		a := ok
 		c.change(&a)

@@ -115,7 +115,7 @@ func (g *graph) steps(op *ir.Op) bool {
 	if !ok {
 		return false
 	}
-	k, ok := AttentionStep(op, g.views, cache)
+	k, ok := g.AttentionStep(op, g.views, cache)
 	if !ok {
 		return false
 	}
@@ -128,9 +128,9 @@ func (g *graph) steps(op *ir.Op) bool {
 }
 
 // AttentionStep returns the kernel of an attention_step or rows_attention_step.
-func AttentionStep(op *ir.Op, view Views, cache kernels.DType) (k kernels.AttentionStep, ok bool) {
+func (t *Target) AttentionStep(op *ir.Op, view Views, cache kernels.DType) (k kernels.AttentionStep, ok bool) {
 	attrs := ir.Attrs[ir.AttentionStepAttrs](op)
-	k.Early = attrs.Early
+	k.Early, k.Alike = attrs.Early, !t.rounds()
 	if op.Def.Name == "rows_attention_step" {
 		var rows int
 		k.Rope, rows, ok = RopeRowsWrite(op, view, cache)

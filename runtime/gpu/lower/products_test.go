@@ -340,12 +340,12 @@ func TestAttentionIsRounded(t *testing.T) {
 		refuse           string
 		want             string
 	}{
-		"gated":        {gated, "%12: f32[1,R,64]", 5, "", rounded},
-		"without gate": {plain, "%12: f32[1,R,64]", 5, "", rounded},
-		"refused":      {gated, "%12: f32[1,R,64]", 5, "BLOCK_OUT_T=bfloat", prepared},
+		"gated":        {gated, "%12: f32[1,R,64]", 10, "", rounded},
+		"without gate": {plain, "%12: f32[1,R,64]", 10, "", rounded},
+		"refused":      {gated, "%12: f32[1,R,64]", 10, "BLOCK_OUT_T=bfloat", prepared},
 		"tiles":        {gated, "%12: f32[1,R,64]", 20, "", prepared},
 		"decoding":     {gated, "%12: f32[1,R,64]", -20, "", rounded},
-		"read twice":   {gated, "%11: f32[1,R,256], %12: f32[1,R,64]", 5, "", prepared},
+		"read twice":   {gated, "%11: f32[1,R,256], %12: f32[1,R,64]", 10, "", prepared},
 	} {
 		t.Run(name, func(t *testing.T) {
 			blocks := "%blocks: i32[3,3]"

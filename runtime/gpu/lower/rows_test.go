@@ -127,8 +127,8 @@ func TestOnlyRowOverBlocks(t *testing.T) {
 	}{
 		"one":     {1, "%11: f32[1,R,256]", lower.Target{Machine: cuda}, together},
 		"two":     {2, "%11: f32[1,R,256]", lower.Target{Machine: cuda}, together},
-		"four":    {4, "%11: f32[1,R,256]", lower.Target{Machine: cuda}, together},
-		"five":    {5, "%11: f32[1,R,256]", lower.Target{Machine: cuda}, apart},
+		"eight":   {8, "%11: f32[1,R,256]", lower.Target{Machine: cuda}, together},
+		"nine":    {9, "%11: f32[1,R,256]", lower.Target{Machine: cuda}, apart},
 		"metal":   {1, "%11: f32[1,R,256]", lower.Target{Machine: kernels.Machine{Target: kernels.Metal}}, apart},
 		"refused": {1, "%11: f32[1,R,256]", lower.Target{Machine: cuda, Refuses: refuses("attention_step")}, apart},
 		"queries are read, too": {1, "%4: f32[1,4,R,64], %11: f32[1,R,256]", lower.Target{Machine: cuda},
