@@ -331,9 +331,3 @@ func (b *binder) gate() (gate operand, ok bool) {
 	}
 	return bytesOf(v), true
 }
-
-// tiled reports whether products with this number of rows use the tiled kernels, which round to bf16; only precision
-// mixed allows that.
-func (b *binder) tiled(rows int) bool {
-	return rows > 8 && b.x.exe.precision == eval.Mixed && !b.x.exe.exact
-}

@@ -247,7 +247,7 @@ func bindSortedExperts(b *binder) bool {
 	if m == nil || !m.chosen(b) {
 		return false
 	}
-	exact := !b.tiled(m.tokens)
+	exact := !b.x.exe.target().RoundsExperts(m.kernel, m.tokens)
 	e := lower.ManyExperts(m.kernel, exact)
 	e.Lanes = m.x.packed == kernels.InLanes
 	variants := b.x.exe.target().ExpertTiles(e, m.tokens)

@@ -66,26 +66,44 @@ func TestExpertsInLanes(t *testing.T) {
 	require.Positive(t, compiled["norm"], "packed rows are made by prepare; kernels: %v", compiled)
 }
 
-// TestExpertsOnce: from five tokens on the weights of their experts are read once for all of them, on a device with
-// matrix units whose operands lanes make, and if rows may be rounded.
-func TestExpertsOnce(t *testing.T) {
+// TestSomeExperts: on a device with matrix units whose operands lanes make, tokens are sorted by expert from four on. If the
+// experts have a width for which there are no tiles in the order of lanes, the weights of all their experts are read once
+// from five tokens on. Neither is so where rows may not be rounded.
+func TestSomeExperts(t *testing.T) {
 	t.Parallel()
 	emulated(t)
 	random := normals(15)
-	text := strings.NewReplacer("[1, 4]", "[1, 128]", "512", "256", "128]", "256]").Replace(residentMixture)
-	m := streamedModule(t, random, strings.ReplaceAll(text, "[1, 256]", "[1, 128]"), "gate 8,256 256", "up 8,256 256",
-		"down 8,256 256", "gate1 256 256", "up1 256 256", "down1 256 256")
-	for rows, once := range map[int]bool{2: false, 5: true, 8: true, 12: false} {
-		if testing.Short() && rows != 5 && rows != 12 {
+	module := func(inner string) *ir.Module {
+		text := strings.NewReplacer("[1, 4]", "[1, 128]", "512", "256", "128]", inner+"]").Replace(residentMixture)
+		text = strings.ReplaceAll(text, "[1, "+inner+"]", "[1, 128]")
+		return streamedModule(t, random, text, "gate 8,"+inner+" 256", "up 8,"+inner+" 256", "down 8,256 "+inner,
+			"gate1 "+inner+" 256", "up1 "+inner+" 256", "down1 256 "+inner)
+	}
+	sorted, once := module("256"), module("320")
+	for _, c := range []struct {
+		module *ir.Module
+		rows   int
+		kernel string
+		short  bool // of the cases that -short runs
+	}{
+		{sorted, 2, "experts", false}, {sorted, 4, "experts_direct, shared", true}, {sorted, 8, "experts_direct, shared", false},
+		{once, 4, "experts", false}, {once, 5, "experts_once", true}, {once, 8, "experts_once", false},
+		{once, 12, "experts_sort", false},
+	} {
+		if testing.Short() && !c.short {
 			continue
 		}
-		run := runPacked(t, m, emulator.Options{Cores: 8, Lanes: true, TransferMemory: 200 << 10})
-		compiled := run(random.tensor(t, 1, rows, 32))
-		require.Equal(t, once, compiled["experts_once"] > 0, "%d rows: kernels %v", rows, compiled)
+		run := runPacked(t, c.module, emulator.Options{Cores: 8, Lanes: true, TransferMemory: 200 << 10})
+		compiled := run(random.tensor(t, 1, c.rows, 32))
+		require.Positive(t, compiled[c.kernel], "%d rows: kernels %v", c.rows, compiled)
+		require.Equal(t, c.kernel == "experts_once", compiled["experts_once"] > 0, "%d rows: kernels %v", c.rows, compiled)
+		require.Equal(t, strings.HasPrefix(c.kernel, "experts_direct") || c.kernel == "experts_sort",
+			compiled["experts_sort"] > 0, "%d rows: kernels %v", c.rows, compiled)
 	}
-	run := runPacked(t, m, emulator.Options{Cores: 8})
-	compiled := run(random.tensor(t, 1, 7, 32))
-	require.Zero(t, compiled["experts_once"], "kernels: %v", compiled)
+	for _, m := range []*ir.Module{sorted, once} {
+		compiled := runPacked(t, m, emulator.Options{Cores: 8})(random.tensor(t, 1, 7, 32))
+		require.Zero(t, compiled["experts_once"]+compiled["experts_sort"], "kernels: %v", compiled)
+	}
 }
 
 // streamedRows is a product of a norm, and one with a residual.

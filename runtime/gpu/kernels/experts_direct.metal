@@ -5,6 +5,13 @@
 // The products of experts_matmul.metal, for experts of some tokens each: the same buffers, x and h in the order of lanes, the same
 // tiles, results that differ by roundings.
 // A tile's vectors are those of an expert's tokens, by their places in the order of tiles.
+//
+// The first product lets the second one start when the tiles are there. So the second one reads its tile and its first weights before
+// it waits for the first.
+#define PORT_WAITS
+#define PORT_RELEASES
+// With 16 simdgroups those of 8 tokens of Qwen3.5-35B-A3B, 14 for each multiprocessor of an H100, all run together.
+#define DIRECT_ROOM (MATMUL_BM == 8 ? 16 : 12)
 
 #ifndef EXPERTS_PARTS
 #define EXPERTS_PARTS 2                 // experts of a token, the shared one included
@@ -54,6 +61,8 @@ kernel void experts_direct_up(device const uint* w0 [[buffer(0)]],
                               device const WEIGHT_SCALE* vbiases1 [[buffer(15)]],
                               uint3 group [[threadgroup_position_in_grid]],
                               uint thread_index [[thread_index_in_threadgroup]]) {
+  port_wait();
+  port_release();
   int expert = tiles[group.y * 4];
   const int first = tiles[group.y * 4 + 1];
   const int end = tiles[group.y * 4 + 2];
@@ -72,7 +81,9 @@ kernel void experts_direct_up(device const uint* w0 [[buffer(0)]],
   }
   switch ((end - first + 7) / 8) {
     case 1: direct_up<1>(rows, order, x, h, first, end, column, lane); break;
+#if DIRECT_EIGHTS > 1
     case 2: direct_up<2>(rows, order, x, h, first, end, column, lane); break;
+#endif
 #if DIRECT_EIGHTS > 2
     case 3: direct_up<3>(rows, order, x, h, first, end, column, lane); break;
 #endif
@@ -88,7 +99,7 @@ inline void direct_down(thread const direct_weight* rows, device const int* orde
   direct_vector from[EIGHTS];
   float sums[EIGHTS * 8];
   UNROLL for (int n = 0; n < EIGHTS; n++) from[n] = h + long(min(first + n * 8 + lane / 4, end - 1)) * MATMUL_K + lane % 4 * 8;
-  direct_multiply<EIGHTS, false>(rows, from, lane, sums);
+  direct_multiply<EIGHTS, true>(rows, from, lane, sums);
   UNROLL for (int n = 0; n < EIGHTS; n++) {
     UNROLL for (int odd = 0; odd < 2; odd++) {
       const int place = direct_place(first + n * 8, lane, odd);
@@ -117,12 +128,16 @@ kernel void experts_direct_down(device const uint* w [[buffer(0)]],
                                 device const WEIGHT_SCALE* vbiases [[buffer(9)]],
                                 uint3 group [[threadgroup_position_in_grid]],
                                 uint thread_index [[thread_index_in_threadgroup]]) {
-  int expert = tiles[group.y * 4];
-  const int first = tiles[group.y * 4 + 1];
-  const int end = tiles[group.y * 4 + 2];
+  port_release();
+  int expert = port_published(tiles + group.y * 4);
+  const int first = port_published(tiles + group.y * 4 + 1);
+  const int end = port_published(tiles + group.y * 4 + 2);
   const int lane = int(thread_index % 32);
   const int column = (int(group.x) * MATMUL_WN + int(thread_index / 32)) * 32;
-  if (expert < 0 || column >= EXPERTS_N) return;
+  if (expert < 0 || column >= EXPERTS_N) {
+    port_wait();
+    return;
+  }
   direct_weight rows[DIRECT_ROWS];
   if (EXPERTS_SHARED && expert == EXPERTS_COUNT) {
     w = v, scales = vscales, biases = vbiases;
@@ -131,7 +146,9 @@ kernel void experts_direct_down(device const uint* w [[buffer(0)]],
   UNROLL for (int r = 0; r < DIRECT_ROWS; r++) direct_row(rows[r], w, scales, biases, long(expert) * EXPERTS_N + column + lane / 4 + r * 8, lane);
   switch ((end - first + 7) / 8) {
     case 1: direct_down<1>(rows, order, h, y, first, end, column, lane); break;
+#if DIRECT_EIGHTS > 1
     case 2: direct_down<2>(rows, order, h, y, first, end, column, lane); break;
+#endif
 #if DIRECT_EIGHTS > 2
     case 3: direct_down<3>(rows, order, h, y, first, end, column, lane); break;
 #endif

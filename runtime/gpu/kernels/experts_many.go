@@ -34,6 +34,10 @@ func (e ManyExperts) matrices(k int) Matrices {
 	return Matrices{Format: e.Format, K: k, Exact: e.Exact, Packed: btoi(e.Lanes) * InLanes}
 }
 
+// fewOfExpert is the number of tokens of an expert, on average, up to which tiles have 8 tokens. With more tokens many
+// experts have several such tiles, and their weights are read several times.
+const fewOfExpert = 4
+
 // Tiles returns the tiles worth measuring for chunks of tokens tokens, the default first. Both products have tiles with
 // the same BM. With Lanes they are for experts of few tokens each, and have BK 0: a simdgroup multiplies 32
 // rows of a weight, which its lanes read directly, with all tokens of the tile. There may be none.
@@ -43,10 +47,15 @@ func (e ManyExperts) Tiles(machine Machine, tokens int) []Tile {
 		return e.up().stagedTiles(machine.Target, rows)
 	}
 	direct := Tile{BM: 32, BN: 128, WM: 1, WN: 4}
+	if rows <= fewOfExpert {
+		direct.BM = 8
+	}
 	if !machine.lanes() || rows > 96 || e.checkDirect(direct) != nil {
 		return nil
 	}
-	return []Tile{direct, {BM: 32, BN: 64, WM: 1, WN: 2}}
+	narrow := direct
+	narrow.BN, narrow.WN = 64, 2
+	return []Tile{direct, narrow}
 }
 
 // checkDirect returns an error where one of the products cannot be divided into tiles with BK 0.

@@ -12,6 +12,7 @@
 //
 // Weights, which no kernel writes, are read before the wait for the kernels that make x.
 #define PORT_WAITS
+#define DIRECT_ROOM 12
 #define DIRECT_SUMS (DIRECT_SPLIT > 1 ? DIRECT_SIMDS * DIRECT_EIGHTS * 8 * 32 : 1)
 
 // Whether a simdgroup writes the two results of pair n * 4 + e: element e of the n-th eight of rows of x, of both tiles of rows of

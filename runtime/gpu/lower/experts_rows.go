@@ -59,8 +59,10 @@ func (g *graph) normOfExperts(op *ir.Op) {
 // prepareExperts adds the operation that brings the rows of sorted experts into the form for tiles.
 func (g *graph) prepareExperts(op *ir.Op) {
 	p, packed := g.productOfExperts(op), 0
-	if k, ok := Experts(op); ok && g.InLanes(ManyExperts(k, p.exact), p.rows).Lanes {
-		packed = kernels.InLanes
+	if k, ok := Experts(op); ok {
+		if p.exact = !g.RoundsExperts(k, p.rows); g.InLanes(ManyExperts(k, p.exact), p.rows).Lanes {
+			packed = kernels.InLanes
+		}
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
 		n := op.Like()

@@ -63,7 +63,7 @@ func (g *graph) takesShared(m *mixture) bool {
 // sharedAmongSorted reports whether the shared expert is one of sorted_experts. It is so only if vectors are in the
 // order of lanes; other tiles have not been measured.
 func (t *Target) sharedAmongSorted(k kernels.Experts, tokens int) bool {
-	many := ManyExperts(k, !t.Tiled(tokens))
+	many := ManyExperts(k, !t.RoundsExperts(k, tokens))
 	return t.InLanes(many, tokens).Lanes && t.sortedExperts(many, tokens)
 }
 
