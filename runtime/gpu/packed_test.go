@@ -66,9 +66,9 @@ func TestExpertsInLanes(t *testing.T) {
 	require.Positive(t, compiled["norm"], "packed rows are made by prepare; kernels: %v", compiled)
 }
 
-// TestSomeExperts: on a device with matrix units whose operands lanes make, tokens are sorted by expert from four on. If the
-// experts have a width for which there are no tiles in the order of lanes, the weights of all their experts are read once
-// from five tokens on. Neither is so where rows may not be rounded.
+// TestSomeExperts: on a device with matrix units whose operands lanes make, tokens are sorted by expert from four on. If
+// the experts have a width for which there are no tiles in the order of lanes, the weights of all their experts are
+// read once from five tokens on. On a device without such matrix units neither is so for up to eight tokens.
 func TestSomeExperts(t *testing.T) {
 	t.Parallel()
 	emulated(t)

@@ -176,13 +176,14 @@ func (g *graph) mixture(op *ir.Op) *mixture {
 	if m.tokens <= FewTokens {
 		m.takeRouter(g)
 	}
-	sorts, rounds := g.sortsExperts(m.kernel(), m.tokens)
+	rounds := g.RoundsExperts(m.kernel(), m.tokens)
 	few := g.fewExperts(m.kernel(), m.tokens)
 	if !few && m.router != nil {
 		m.router = nil
 		few = g.fewExperts(m.kernel(), m.tokens)
 	}
-	if m.sorted = (!few || sorts) && g.sortedExperts(m.many(rounds), m.tokens); !few && !m.sorted {
+	sorts := !few || m.tokens > FewTokens || rounds
+	if m.sorted = sorts && g.sortedExperts(m.many(rounds), m.tokens); !few && !m.sorted {
 		return nil
 	}
 	if m.sorted {
@@ -192,24 +193,15 @@ func (g *graph) mixture(op *ir.Op) *mixture {
 }
 
 // mostByToken is the largest number of tokens of which each reads the weights of its experts by itself, where sorted
-// experts may take rows in the order of lanes. On an H100, 4 tokens of Qwen3.5-35B-A3B are 4 % faster sorted and 8 tokens
-// 24 %; 3 tokens take the same time, and 2 tokens are a seventh slower.
+// experts may take rows in the order of lanes. On an H100, 4 tokens of Qwen3.5-35B-A3B are 4 % faster sorted and 8
+// tokens 24 %; 3 tokens take the same time, and 2 tokens are a seventh slower.
 const mostByToken = 3
 
-// sortsExperts reports whether tokens are sorted by expert although there may be a kernel for a few tokens, and whether
-// sorted ones round their rows to bfloat16. k describes the experts.
-func (t *Target) sortsExperts(k kernels.Experts, tokens int) (sorts, rounds bool) {
-	if tokens > FewTokens {
-		return true, t.Tiled(tokens)
-	}
-	lanes := tokens > mostByToken && t.rounds() && t.InLanes(ManyExperts(k, false), tokens).Lanes
-	return lanes, lanes
-}
-
-// RoundsExperts reports whether sorted experts round their rows to bfloat16.
+// RoundsExperts reports whether the experts k of this number of tokens round their rows to bfloat16 if the tokens are
+// sorted by expert. FewTokens tokens or fewer are sorted because of that.
 func (t *Target) RoundsExperts(k kernels.Experts, tokens int) bool {
-	_, rounds := t.sortsExperts(k, tokens)
-	return rounds
+	return t.Tiled(tokens) ||
+		tokens > mostByToken && t.rounds() && t.InLanes(ManyExperts(k, false), tokens).Lanes
 }
 
 // takeOperands collects weights, tokens and chosen experts. It returns false where their shapes do not fit.

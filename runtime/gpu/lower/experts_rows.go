@@ -22,8 +22,7 @@ func (g *graph) rowsOfExperts(op *ir.Op) {
 func (g *graph) productOfExperts(op *ir.Op) *product {
 	form, _ := weightOf(op.Input("gate"))
 	x := op.Input("x")
-	return &product{x: x, form: form, rows: elements(x) / max(form.cols, 1),
-		exact: !g.Tiled(elements(x) / max(form.cols, 1))}
+	return &product{x: x, form: form, rows: elements(x) / max(form.cols, 1)}
 }
 
 func (g *graph) normOfExperts(op *ir.Op) {
@@ -59,14 +58,14 @@ func (g *graph) normOfExperts(op *ir.Op) {
 // prepareExperts adds the operation that brings the rows of sorted experts into the form for tiles.
 func (g *graph) prepareExperts(op *ir.Op) {
 	p, packed := g.productOfExperts(op), 0
-	if k, ok := Experts(op); ok {
-		if p.exact = !g.RoundsExperts(k, p.rows); g.InLanes(ManyExperts(k, p.exact), p.rows).Lanes {
-			packed = kernels.InLanes
-		}
+	k, _ := Experts(op)
+	exact := !g.RoundsExperts(k, p.rows)
+	if g.InLanes(ManyExperts(k, exact), p.rows).Lanes {
+		packed = kernels.InLanes
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
 		n := op.Like()
-		n.Args[0] = []ir.Arg{ir.Use(g.prepare(b, p, p.exact, packed))}
+		n.Args[0] = []ir.Arg{ir.Use(g.prepare(b, p, exact, packed))}
 		return b.Append(n).Results
 	})
 }
