@@ -39,9 +39,10 @@ const StepRows = 8
 // stepCores is about the number of multiprocessors of a large GPU.
 const stepCores = 128
 
-// fitsRows reports whether all rows of a call of several have threadgroups that run at the same time, at least one for
-// each head. Five rows of Gemma4-31B do not: with variants for which they do, their full attention behind 3,000
-// positions was slower on an H100 than in BlockAttention.
+// fitsRows reports whether as many threadgroups can run at the same time as all rows of a call have query heads: with
+// few positions each threadgroup serves one head of one row. One row always fits. Five rows of Gemma4-31B's full
+// attention do not fit with the default tuning. Tunings for which they fit, with one head to a threadgroup, were slower
+// on an H100 than BlockAttention when there were 3,000 earlier positions.
 func (t StepTuning) fitsRows(a AttentionStep) bool {
 	return a.rows() == 1 || a.rows()*a.Heads <= stepCores*t.Room
 }

@@ -55,7 +55,8 @@
 //     before it has started. So every threadgroup calls port_wait, even one that then has nothing to do.
 //   - A source that defines PORT_RELEASES calls port_release in every threadgroup when the next kernel may start. What
 //     a thread wrote and published with port_publish before that, the next kernel may read before its wait, with
-//     port_published.
+//     port_published. If every threadgroup calls port_wait before port_release, the next kernel may so read what the
+//     kernels before both wrote, too.
 //   - port_last and port_simd_last, which find the last of several threadgroups or simdgroups, do not work on Metal. A
 //     kernel that uses them has another form there, or does not run there.
 //   - A kernel reads nothing past the end of a buffer, except for padding to 16 bytes.

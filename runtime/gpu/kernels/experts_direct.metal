@@ -6,11 +6,12 @@
 // tiles, results that differ by roundings.
 // A tile's vectors are those of an expert's tokens, by their places in the order of tiles.
 //
-// The first product lets the second one start when the tiles are there. So the second one reads its tile and its first weights before
-// it waits for the first.
+// Every threadgroup of the first product waits for the kernel that sorts, and only then lets the second product start. So the tiles
+// are in device memory when the second product starts. It reads its tile and its first weights before it waits for the first product.
 #define PORT_WAITS
 #define PORT_RELEASES
-// With 16 simdgroups those of 8 tokens of Qwen3.5-35B-A3B, 14 for each multiprocessor of an H100, all run together.
+// Tiles of eight tokens need fewer registers. 8 tokens of Qwen3.5-35B-A3B have 14 simdgroups for each multiprocessor of an H100. With room
+// for 16, all of them run at the same time.
 #define DIRECT_ROOM (MATMUL_BM == 8 ? 16 : 12)
 
 #ifndef EXPERTS_PARTS

@@ -7,8 +7,8 @@ import (
 
 // Tile is how a tiled product is divided: a threadgroup of WM·WN simdgroups makes BM × BN results, of BK columns that
 // stand in threadgroup memory at a time. Where BK is 0 none do: every simdgroup reads the weights that it multiplies,
-// and there are Split simdgroups in the place of one, which share its columns; 0 is 1. Stages and Each are for packed
-// vectors only, as is Ring, Stream is for streamed weights, and Ahead is for both: see matmul_packed.go and matmul_stream.go.
+// and there are Split simdgroups in the place of one, which share its columns; 0 is 1. Stages, Each and Ring are for
+// packed vectors only, Stream is for streamed weights, and Ahead is for both: see matmul_packed.go and matmul_stream.go.
 type Tile struct {
 	BM, BN, BK, WM, WN, Split, Stages, Ahead, Each, Ring int
 	Stream                                               Stream

@@ -10,9 +10,9 @@ import (
 // read, are copied to threadgroup memory. A stage there has 128 columns, called a block. matmul_packed.metal says how
 // vectors are packed.
 //
-// With Tile.Ring codes are copied to threadgroup memory, too. Each simdgroup copies those of its own rows, 256 columns at
-// a time, to a ring of Ring such pieces. So lines of the cache are read as a whole, more bytes are under way, and
-// registers suffice for more simdgroups.
+// With Tile.Ring the codes of weights are copied to threadgroup memory, as the vectors are. Each simdgroup copies those
+// of its own rows, in pieces of 256 columns, to a ring buffer of Ring such pieces. So whole cache lines are read, more
+// reads are in flight, and registers suffice for more simdgroups.
 //
 // A tile has Tile.BN rows of weights. Tile.WN is the number of simdgroups; each group has BN / (WN / 4) of these rows,
 // a multiple of 64. Tile.Stages is the number of stages, and Tile.Ahead the number of blocks of codes that are read
@@ -153,7 +153,7 @@ func (m Matrices) transferMemory(t Tile, planes int) int {
 	return t.Stages*t.BM*packedColumns*2 + t.WN*m.packedRing(t, planes)
 }
 
-// packedRing is PACKED_OF_SIMD of matmul_packed.metal: the memory of a simdgroup for codes, scales and biases.
+// packedRing is PACKED_OF_SIMD of matmul_packed.metal: the memory of a simdgroup for codes, scales and biases, in bytes.
 func (m Matrices) packedRing(t Tile, planes int) int {
 	if t.Ring == 0 {
 		return 0

@@ -334,12 +334,12 @@ inline void packed_products(thread const packed_weights* weights, device const b
   int last = 0;
   NOUNROLL for (int done = begin; done < end; done += last - done % PACKED_BLOCKS) {  // a tile, or a part of a tile
     const int tile = done / PACKED_BLOCKS, first = done % PACKED_BLOCKS, number = done - begin - first;  // of the tile's first block
-    const int row = packed_row(tile, thread_index), near = MATMUL_N % PACKED_COLUMNS == 0 ? row : min(row, MATMUL_N - 1);
-    (void)near;
+    const int row = packed_row(tile, thread_index);
     last = min(first + end - done, PACKED_BLOCKS);
     float sums[PACKED_GROUP * PACKED_SUMS];
     UNROLL for (int i = 0; i < PACKED_GROUP * PACKED_SUMS; i++) sums[i] = 0.0f;
 #if !PACKED_RING
+    const int near = MATMUL_N % PACKED_COLUMNS == 0 ? row : min(row, MATMUL_N - 1);
     packed_weights from[PACKED_PLANES];
     UNROLL for (int i = 0; i < PACKED_PLANES; i++) {
       from[i].w = weights[i].w;

@@ -11,8 +11,8 @@ import (
 )
 
 // TestMatMulPackedRing multiplies packed vectors with codes that simdgroups copy to rings in threadgroup memory: tiles
-// whose parts begin in the middle of a piece, an odd number of pieces, rows of weights that a tile lacks, with biases and
-// without.
+// whose parts begin in the middle of a piece, an odd number of pieces, tiles with fewer rows of weights than they have
+// room for, with biases and without.
 func TestMatMulPackedRing(t *testing.T) {
 	t.Parallel()
 	group := func(n int, symmetric bool) kernels.Format {

@@ -220,12 +220,13 @@ func tileInteger512(f *file, format string) {
 	})
 }
 
-// groupOfRows are registers with a group's scales and biases of 16 rows. magic holds magic·scale where scales are
-// bfloat16.
+// groupOfRows names registers that hold a group's scales and biases of 16 rows. Where scales are bfloat16, the register
+// magic holds the constant magic times the scales.
 type groupOfRows struct{ scale, magic, bias string }
 
-// addGroup512 adds a group to the sums of a vector and 16 rows, which lie at bytes behind DI. dot has the group's sums of
-// codes, from magic on where scales are bfloat16; codeScale and codeSum have the vector's scale and sum in all lanes.
+// addGroup512 adds a group's products to the sums of one vector with 16 rows, which stand at bytes after DI. The register
+// dot holds the group's integer sums of products of codes, plus the constant magic where scales are bfloat16. The
+// registers codeScale and codeSum hold the vector's scale and its sum of codes of the group, in all lanes.
 func (fn *function) addGroup512(format, dot string, at int, rows groupOfRows, codeScale, codeSum string) {
 	if format == "BF16" {
 		fn.op("VFMSUB213PS %s, %s, %s", rows.magic, rows.scale, dot)

@@ -19,8 +19,8 @@
 #define DIRECT_SIMDS (MATMUL_WN * DIRECT_SPLIT)
 #define DIRECT_THREADS (DIRECT_SIMDS * 32)
 #define DIRECT_EIGHTS (MATMUL_BM / 8)
-// A source that includes this defines DIRECT_ROOM, the number of simdgroups of a multiprocessor for which there are to be registers.
-// With fewer registers sums are spilled, with more there are fewer reads under way.
+// A source that includes this defines DIRECT_ROOM: a multiprocessor is to have registers for so many simdgroups at a time. With more of
+// them sums are spilled, with fewer there are fewer reads under way.
 #define DIRECT_BOUND PORT_BOUND(DIRECT_THREADS, DIRECT_SIMDS > DIRECT_ROOM ? 1 : DIRECT_ROOM / DIRECT_SIMDS)
 
 typedef device const bfloat* direct_vector;

@@ -457,7 +457,7 @@ extern "C" void emulator_arrivals_wait(void* arrivals, uint32_t turn, int line) 
   }
 }
 
-extern "C" void emulator_copy(void* to, const void* from, unsigned present, unsigned bytes, int line) {
+extern "C" void emulator_copy(void* to, const void* from, bool present, unsigned bytes, int line) {
   Runner* r = runner();
   const int thread = r->group.current;
   if (uintptr_t(to) % bytes != 0 || uintptr_t(from) % bytes != 0) {

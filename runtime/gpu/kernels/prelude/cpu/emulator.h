@@ -38,8 +38,9 @@ void emulator_transfer_wait(void* transfer, uint32_t turn, int line);
 void emulator_arrivals_init(void* arrivals, uint32_t simdgroups, int line);
 void emulator_arrive(void* arrivals, int line);
 void emulator_arrivals_wait(void* arrivals, uint32_t turn, int line);
-// Implements port_copy and port_copy_half: present bytes are copied, zeros up to bytes. A copy is made when its thread waits for its group; until then its destination is NaN.
-void emulator_copy(void* to, const void* from, unsigned present, unsigned bytes, int line);
+// Implements port_copy and port_copy_half: copies bytes bytes, or zeros where they are not present. A copy is made when its thread waits
+// for its group; until then its destination is NaN.
+void emulator_copy(void* to, const void* from, bool present, unsigned bytes, int line);
 void emulator_copies_end();
 void emulator_copies_wait(int groups);
 }

@@ -222,8 +222,8 @@ inline void port_arrivals_wait(port_arrivals* a, uint turn, PORT_AT) {
 }
 
 inline uchar* port_panels(uchar* memory) { return memory; }
-inline void port_copy(void* to, const void* from, bool present, PORT_AT) { emulator_copy(to, from, present ? 16 : 0, 16, line); }
-inline void port_copy_half(void* to, const void* from, bool present, PORT_AT) { emulator_copy(to, from, present ? 8 : 0, 8, line); }
+inline void port_copy(void* to, const void* from, bool present, PORT_AT) { emulator_copy(to, from, present, 16, line); }
+inline void port_copy_half(void* to, const void* from, bool present, PORT_AT) { emulator_copy(to, from, present, 8, line); }
 inline void port_copies_end() { emulator_copies_end(); }
 template <int N> inline void port_copies_arrived() { emulator_copies_wait(N); }
 template <int N> inline void port_copies_wait() { emulator_copies_wait(N); }
