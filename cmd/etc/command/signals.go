@@ -23,11 +23,18 @@ var interruptsOwned atomic.Bool
 // or removes it.
 var signalsHeld atomic.Int32
 
-// holdSignals lets a command end by its context alone, however long that takes, until release is called; a second
-// signal ends it at once nevertheless.
+// signalsReleased is when signals were last released; nil: never.
+var signalsReleased atomic.Pointer[time.Time]
+
+// holdSignals lets a command end by its context alone, however long that takes, until release is called. Then the
+// command has the grace time to return. A second signal ends it at once nevertheless.
 func holdSignals() (release func()) {
 	signalsHeld.Add(1)
-	return func() { signalsHeld.Add(-1) }
+	return func() {
+		now := time.Now()
+		signalsReleased.Store(&now)
+		signalsHeld.Add(-1)
+	}
 }
 
 // watchSignals returns a context that ends with the first Ctrl-C or SIGTERM. A command that has not ended soon after
@@ -37,33 +44,43 @@ func watchSignals() (ctx context.Context, stop func()) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
-	go func() {
-		var late <-chan time.Time
-		for {
-			select {
-			case s := <-signals:
-				if s == os.Interrupt && interruptsOwned.Load() {
-					continue
-				}
-				if late != nil {
-					abort()
-				}
-				cancel()
-				late = time.After(grace)
-			case <-late:
-				if signalsHeld.Load() == 0 {
-					abort()
-				}
-				late = time.After(grace / 8)
-			case <-done:
-				return
-			}
-		}
-	}()
+	go endAfterSignals(signals, done, cancel, abort)
 	return ctx, func() {
 		signal.Stop(signals)
 		close(done)
 		cancel()
+	}
+}
+
+// endAfterSignals calls cancel at the first signal, and abort at the second one or when the grace time is over, until
+// done is closed. The grace time begins with the first signal, or when signals are released, whichever is later.
+func endAfterSignals(signals <-chan os.Signal, done <-chan struct{}, cancel, abort func()) {
+	var late <-chan time.Time
+	for {
+		select {
+		case s := <-signals:
+			if s == os.Interrupt && interruptsOwned.Load() {
+				continue
+			}
+			if late != nil {
+				abort()
+			}
+			cancel()
+			late = time.After(grace)
+		case <-late:
+			left := time.Duration(0)
+			if signalsHeld.Load() > 0 {
+				left = grace / 8
+			} else if released := signalsReleased.Load(); released != nil {
+				left = grace - time.Since(*released)
+			}
+			if left <= 0 {
+				abort()
+			}
+			late = time.After(left)
+		case <-done:
+			return
+		}
 	}
 }
 
