@@ -95,54 +95,6 @@ func TestMatMulDirect(t *testing.T) {
 	}
 }
 
-// TestMatMulPacked multiplies packed vectors: tiles of 32, 64 and 128 of them, the last of which are not there; one
-// tile and several; with one and more groups of simdgroups, with 64 and 128 rows of weights for each, with rows that no
-// weight has; with threadgroups that have several tiles, one, or a part of one; with fewer and more stages, and blocks
-// of codes ahead, than there are blocks.
-func TestMatMulPacked(t *testing.T) {
-	t.Parallel()
-	group := func(n int, symmetric bool) kernels.Format {
-		return kernels.Format{Bits: 4, Group: n, Symmetric: symmetric}
-	}
-	tile := func(eights, sets, deep, stages, ahead, each int) kernels.Tile {
-		return kernels.Tile{BM: eights * 8, BN: sets * deep * 64, WM: 1, WN: sets * 4, Stages: stages,
-			Ahead: ahead, Each: each}
-	}
-	for i, c := range []struct {
-		m               kernels.MatMul
-		tile            kernels.Tile
-		tokens, written int
-	}{
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, false), K: 512, Packed: 4}, N: 100,
-			Epilogue: kernels.AddMatrix}, tile(4, 1, 1, 3, 2, 3), 40, 37},
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, true), K: 640, Packed: 8}, N: 70,
-			Epilogue: kernels.AddVector}, tile(8, 2, 1, 3, 3, 4), 64, 57},
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(32, false), K: 384, Packed: 16}, N: 130,
-			Epilogue: kernels.Softcap, Cap: 2}, tile(16, 1, 2, 5, 1, 2), 128, 128},
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(128, false), K: 384, Packed: 4, Half: true}, N: 64},
-			tile(4, 1, 1, 3, 2, 1), 30, 18},
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, false), K: 256, Packed: 4}, N: 10},
-			tile(4, 1, 2, 6, 4, 2), 16, 13},
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, false), K: 256, Packed: 4, Half: true, Lanes: true},
-			N: 128}, tile(4, 1, 1, 3, 2, 3), 20, 19},
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: group(64, false), K: 256, Packed: 16}, N: 140},
-			tile(16, 1, 1, 3, 2, 3), 270, 261},
-	} {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			oneOfThree(t)
-			t.Parallel()
-			l, err := c.m.Launch(c.tile, c.tokens)
-			require.NoError(t, err)
-			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: c.written, Capacity: c.tokens}))
-			pair := c.tile
-			pair.BN = pair.WN * 32
-			l, err = kernels.MatMulGLU{Matrices: c.m.Matrices, N: c.m.N, Activation: kernels.SiLU}.Launch(pair, c.tokens)
-			require.NoError(t, err)
-			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: c.written, Capacity: c.tokens}))
-		})
-	}
-}
-
 func TestMatMulPackedRefusals(t *testing.T) {
 	ok := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 512, Packed: 4}, N: 4096}
 	tile := kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 4, Stages: 3, Ahead: 1, Each: 4}
