@@ -24,6 +24,8 @@ const (
 	packedColumns = 128
 	// packedPiece is the number of columns that a simdgroup copies together.
 	packedPiece = 256
+	// packedSpan is the number of pieces whose scales and biases a simdgroup copies together.
+	packedSpan = 2
 	// packedLeast is the number of vectors from which on packed products are faster on an H100 than products by
 	// directTiles.
 	packedLeast = 17
@@ -145,7 +147,8 @@ func (m Matrices) blocks(t Tile, rows int) int { return ceil(rows, t.BN) * (m.K 
 // packedGroups returns the number of threadgroups that divide the blocks of rows rows of weights.
 func (m Matrices) packedGroups(t Tile, rows int) int { return ceil(m.blocks(t, rows), t.Each) }
 
-// transferMemory returns Launch.Memory of a tile in bytes: its stages of packed vectors; 0 if vectors are not packed.
+// transferMemory returns Launch.Memory of a tile in bytes: its stages of packed vectors and its rings of codes; 0 if
+// vectors are not packed.
 func (m Matrices) transferMemory(t Tile, planes int) int {
 	if !t.packed() {
 		return 0
@@ -158,13 +161,12 @@ func (m Matrices) packedRing(t Tile, planes int) int {
 	if t.Ring == 0 {
 		return 0
 	}
-	const span = 2
 	pieces, rows := m.K/packedPiece, t.BN/t.WN
-	spans := (t.Ring+span-2)/span + 1
-	if pieces%span != 0 {
+	spans := (t.Ring+packedSpan-2)/packedSpan + 1
+	if pieces%packedSpan != 0 {
 		spans++
 	}
-	return t.Ring*rows*packedPiece/2 + spans*rows*span*16
+	return t.Ring*rows*packedPiece/2 + spans*rows*packedSpan*16
 }
 
 // packedDefines are the definitions of a tile of packed vectors.
@@ -173,7 +175,7 @@ func (m Matrices) packedDefines(t Tile, planes int) []Define {
 		"PACKED_TILES", t.BN/16/t.WN/planes, "PACKED_STAGES", t.Stages, "PACKED_AHEAD", t.Ahead,
 		"PACKED_PLANES", planes, "PACKED_EACH", t.Each)...)
 	if t.Ring > 0 {
-		out = append(out, define("PACKED_RING", t.Ring)...)
+		out = append(out, define("PACKED_RING", t.Ring, "PACKED_SPAN", packedSpan)...)
 	}
 	return out
 }
