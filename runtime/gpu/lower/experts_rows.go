@@ -58,9 +58,9 @@ func (g *graph) normOfExperts(op *ir.Op) {
 // prepareExperts adds the operation that brings the rows of sorted experts into the form for tiles.
 func (g *graph) prepareExperts(op *ir.Op) {
 	p, packed := g.productOfExperts(op), 0
-	k, _ := Experts(op)
-	exact := !g.RoundsExperts(k, p.rows)
-	if g.InLanes(ManyExperts(k, exact), p.rows).Lanes {
+	k, ok := Experts(op)
+	exact := !ok || !g.RoundsExperts(k, p.rows)
+	if ok && g.InLanes(ManyExperts(k, exact), p.rows).Lanes {
 		packed = kernels.InLanes
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
