@@ -26,8 +26,9 @@ var signalsHeld atomic.Int32
 // signalsReleased is when signals were last released; nil: never.
 var signalsReleased atomic.Pointer[time.Time]
 
-// holdSignals lets a command end by its context alone, however long that takes, until release is called. Then the
-// command has the grace time to return. A second signal ends it at once nevertheless.
+// holdSignals keeps the end of the grace time from ending the process, until release is called: a signal only ends the
+// context, and the command may take as long as it needs. If there was a signal, a new grace time begins with release. A
+// second signal ends the process at once nevertheless.
 func holdSignals() (release func()) {
 	signalsHeld.Add(1)
 	return func() {
@@ -52,8 +53,9 @@ func watchSignals() (ctx context.Context, stop func()) {
 	}
 }
 
-// endAfterSignals calls cancel at the first signal, and abort at the second one or when the grace time is over, until
-// done is closed. The grace time begins with the first signal, or when signals are released, whichever is later.
+// endAfterSignals returns when done is closed. Until then it calls cancel at the first signal, and abort, which ends the
+// process, at the second one or when the grace time is over. The grace time begins with the first signal, or with the
+// last release of holdSignals, whichever is later.
 func endAfterSignals(signals <-chan os.Signal, done <-chan struct{}, cancel, abort func()) {
 	var late <-chan time.Time
 	for {
