@@ -73,11 +73,11 @@ typedef uint packed_affine;
 typedef ushort packed_affine;
 #endif
 
-// A lane's part of a block of a row: its 32 codes, and all scales and biases of the block.
+// A lane's part of a block of a row: its 32 codes, and what dequantizes them, or all scales and biases of the block.
 struct packed_codes {
   uint4 codes;
 #if PACKED_RING
-  uint scale, bias;  // of its columns, twice
+  port_affine affine;
 #else
   packed_affine scales;
   packed_affine biases;
@@ -91,24 +91,26 @@ struct packed_weights {
   device const WEIGHT_SCALE* biases;
 };
 
-// Returns the scale or the bias of a lane's 32 columns.
-inline bfloat packed_number(packed_affine all, int lane) {
+#if !PACKED_RING
+// Returns the scale or the bias of a lane's 32 columns, twice.
+inline uint packed_twice(packed_affine all, int lane) {
 #if WEIGHT_GROUP == 32
-  return as_type<bfloat>(ushort((lane & 2 ? all.y : all.x) >> ((lane & 1) * 16)));
+  return port_twice(all.x, all.y, lane % 4);
 #elif WEIGHT_GROUP == 64
-  return as_type<bfloat>(ushort(all >> ((lane & 2) * 8)));
+  return port_twice(all, all, lane % 4 / 2);
 #else
-  return as_type<bfloat>(all);
+  return uint(all) * 0x10001u;
 #endif
 }
+#endif
 
 // Returns eight of a lane's weights of a row, those of word i.
 inline uint4 packed_numbers(thread const packed_codes& from, int i, int lane) {
 #if PACKED_RING
-  return port_dequant_pairs_twice(from.codes[i], from.scale, from.bias);
+  return port_dequant_pairs(from.codes[i], from.affine);
 #else
-  const bfloat scale = packed_number(from.scales, lane);
-  return port_dequant_pairs(from.codes[i], scale, WEIGHT_BIASES ? packed_number(from.biases, lane) : bfloat(float(scale) * -8.0f));
+  const uint scale = packed_twice(from.scales, lane);
+  return port_dequant_pairs(from.codes[i], port_affine_of(scale, WEIGHT_BIASES ? packed_twice(from.biases, lane) : port_bias_of(scale)));
 #endif
 }
 
@@ -203,8 +205,8 @@ inline void packed_take(threadgroup const uchar* own, thread const packed_place&
   UNROLL for (int i = 0; i < PACKED_GROUP * 2; i++) {
     out[i].codes = *(threadgroup const uint4*)(codes + i * 1024);
     const uint4 all = *(threadgroup const uint4*)(affines + i * (PACKED_SPAN * 128));
-    out[i].scale = port_twice(all.x, all.y, group);
-    out[i].bias = WEIGHT_BIASES ? port_twice(all.z, all.w, group) : uint(as_type<ushort>(bfloat(as_type<float>(out[i].scale << 16) * -8.0f))) * 0x10001u;
+    const uint scale = port_twice(all.x, all.y, group);
+    out[i].affine = port_affine_of(scale, WEIGHT_BIASES ? port_twice(all.z, all.w, group) : port_bias_of(scale));
   }
 }
 #endif
@@ -396,6 +398,7 @@ inline void packed_products(thread const packed_weights* weights, device const b
       }
     }
 #endif
+    UNROLL for (int i = 0; i < PACKED_GROUP * PACKED_SUMS; i++) sums[i] *= PORT_DEQUANT_UNIT;
     if (packed_join(sums, tile, first, last, left, arrivals, group, groups, thread_index)) {
       const int row0 = int(group.x) * PACKED_ROWS;
       packed_write(sums, y, extra, row0, min(PACKED_ROWS, step[STEP_TOKENS] - row0), row, lane);

@@ -62,8 +62,8 @@ inline void tiles_split(float a, float b, thread uint* out) {
 inline void tiles_multiply(thread const tiles_row* rows, thread const float* v, thread float* part) {
   UNROLL for (int word = 0; word < TILES_WORDS; word++) {
     thread const float* x = v + word * TILES_COLUMNS;
-    const uint4 low = port_dequant_pairs(rows[0].words[word], bfloat(1.0f), bfloat(-8.0f));
-    const uint4 high = port_dequant_pairs(rows[1].words[word], bfloat(1.0f), bfloat(-8.0f));
+    const uint4 low = port_codes_less_8(rows[0].words[word]);
+    const uint4 high = port_codes_less_8(rows[1].words[word]);
     UNROLL for (int u = 0; u < 4; u += 2) {
       uint a[3];
       uint b[3];

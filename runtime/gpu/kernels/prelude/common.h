@@ -39,8 +39,12 @@
 // write to panels by themselves they follow by port_panels_written. Both stand before the barrier. port_copy_half is a
 // copy of 8 bytes. port_copies_arrived<N> is port_copies_wait<N> for copies that only threads read.
 //
-// port_twice(a, b, i) is number i of the four 16-bit numbers in a and b, in both halves. port_dequant_pairs_twice is
-// port_dequant_pairs with a scale and a bias in bf16, each in both halves of its word.
+// A pair is two numbers in bf16 in a word. port_fma_pair is a * b + c of pairs. port_twice(a, b, i) is the pair of twice number i
+// of the four in a and b.
+//
+// port_dequant_pairs makes weights of eight 4-bit codes: pair i has columns i and i + 4, each bf16(scale * q + bias) divided by
+// PORT_DEQUANT_UNIT, a power of two. Who adds up products with them multiplies the sum by it. port_affine_of makes the
+// port_affine of a group of weights of its scale and its bias, twice each.
 
 // The buffer step has the numbers that change from call to call, so that a recorded sequence can be replayed:
 // step[STEP_TOKENS] is the number of rows of x, step[STEP_POSITION] the position of the first one in its sequence.
@@ -50,6 +54,14 @@
 
 // Returns codes i and i + 4 of a word of 4-bit codes, plus 128 each, in bf16: the bits of 128 + q are 0x4300 | q.
 inline uint port_code_pair(uint w, int i) { return port_and_or(w >> (4 * i), 0x000f000fu, 0x43004300u); }
+// Returns the codes of a word less 8, in bf16, in pairs of columns i and i + 4.
+inline uint4 port_codes_less_8(uint w) {
+  uint4 r;
+  UNROLL for (int i = 0; i < 4; i++) r[i] = port_fma_pair(port_code_pair(w, i), 0x3f803f80u, 0xc308c308u);  // 1 and -136
+  return r;
+}
+// Returns the bias, twice, of a group of weights of 4 bits that stores none: -8 times its scale, given twice.
+inline uint port_bias_of(uint scale) { return port_fma_pair(scale, 0xc100c100u, 0x80008000u); }
 
 // The two bf16 of a word: the lower half is the first.
 inline float port_bf16_low(uint word) { return as_type<float>(word << 16); }

@@ -52,18 +52,27 @@ inline void direct_codes(thread const direct_weight& r, int block, thread uint4*
   }
 }
 
-// Numbers in bf16 of eight of a lane's codes, number word * 8 on, in pairs of the i-th and the one four further.
-inline uint4 direct_numbers(thread const uint4* codes, int word, bfloat scale, bfloat bias) {
+// What dequantizes the codes of a group.
+#if WEIGHT_BITS == 8
+typedef float2 direct_affine;  // scale and bias
+#define DIRECT_UNIT 1.0f
+#else
+typedef port_affine direct_affine;
+#define DIRECT_UNIT PORT_DEQUANT_UNIT
+#endif
+
+// Weights in bf16, divided by DIRECT_UNIT, of eight of a lane's codes, number word * 8 on, in pairs of the i-th and the one four further.
+inline uint4 direct_numbers(thread const uint4* codes, int word, direct_affine affine) {
 #if WEIGHT_BITS == 8
   const uint low = codes[word / 2][word % 2 * 2];
   const uint high = codes[word / 2][word % 2 * 2 + 1];
-  const float s = float(scale), b = float(bias);
+  const float s = affine.x, b = affine.y;
   return uint4(port_pack_bf16(s * port_byte_float(low, 0) + b, s * port_byte_float(high, 0) + b),
                port_pack_bf16(s * port_byte_float(low, 1) + b, s * port_byte_float(high, 1) + b),
                port_pack_bf16(s * port_byte_float(low, 2) + b, s * port_byte_float(high, 2) + b),
                port_pack_bf16(s * port_byte_float(low, 3) + b, s * port_byte_float(high, 3) + b));
 #else
-  return port_dequant_pairs(codes[0][word], scale, bias);
+  return port_dequant_pairs(codes[0][word], affine);
 #endif
 }
 
@@ -75,11 +84,16 @@ inline uint2 direct_groups(device const WEIGHT_SCALE* from, int block) {
   return uint2(*(device const uint*)(from + block * (DIRECT_BLOCK / WEIGHT_GROUP)), 0u);
 #endif
 }
-// That of a lane's columns of a block.
-inline bfloat direct_of(uint2 groups, int block, int lane) { return as_type<bfloat>(ushort(groups[block] >> (lane % 4 / 2 * 16) & 0xffffu)); }
-// A bias; where none are stored it follows from the scale.
-inline bfloat direct_bias(uint2 groups, int block, int lane, bfloat scale) {
-  return WEIGHT_BIASES ? direct_of(groups, block, lane) : bfloat(float(scale) * -float(1 << (WEIGHT_BITS - 1)));
+// Makes of them what dequantizes a lane's columns of a block. Where no biases are stored they follow from the scales.
+inline direct_affine direct_affine_of(uint2 scales, uint2 biases, int block, int lane) {
+  const int group = block * 2 + lane % 4 / 2;
+  const uint scale = port_twice(scales.x, scales.y, group);
+#if WEIGHT_BITS == 8
+  const float s = port_bf16_low(scale);
+  return float2(s, WEIGHT_BIASES ? port_bf16_low(port_twice(biases.x, biases.y, group)) : float(bfloat(s * -128.0f)));
+#else
+  return port_affine_of(scale, WEIGHT_BIASES ? port_twice(biases.x, biases.y, group) : port_bias_of(scale));
+#endif
 }
 
 // sums [EIGHTS][2 tiles of rows][4] are the products of the rows with EIGHTS times eight vectors. Of each eight a lane reads number
@@ -106,11 +120,12 @@ inline void direct_multiply(thread const direct_weight* rows, thread const direc
       if (WEIGHT_BIASES) coming_biases[r] = direct_groups(rows[r].biases, more ? next : first);
     }
     UNROLL for (int b = 0; b < DIRECT_BLOCKS; b++) {
+      direct_affine affines[DIRECT_ROWS];
+      UNROLL for (int r = 0; r < DIRECT_ROWS; r++) affines[r] = direct_affine_of(scales[r], biases[r], b, lane);
       UNROLL for (int word = 0; word < 4; word++) {
         uint4 a[DIRECT_ROWS];
         UNROLL for (int r = 0; r < DIRECT_ROWS; r++) {
-          const bfloat scale = direct_of(scales[r], b, lane);
-          a[r] = direct_numbers(codes[b][r], word, scale, direct_bias(biases[r], b, lane, scale));
+          a[r] = direct_numbers(codes[b][r], word, affines[r]);
         }
         UNROLL for (int n = 0; n < EIGHTS; n++) {
           const uint4 v = *(device const uint4*)(x[n] + (first + b) * DIRECT_BLOCK + word * 32);
@@ -129,6 +144,9 @@ inline void direct_multiply(thread const direct_weight* rows, thread const direc
       scales[r] = coming[r];
       if (WEIGHT_BIASES) biases[r] = coming_biases[r];
     }
+  }
+  if (DIRECT_UNIT != 1.0f) {
+    UNROLL for (int i = 0; i < EIGHTS * 8; i++) sums[i] *= DIRECT_UNIT;
   }
 }
 

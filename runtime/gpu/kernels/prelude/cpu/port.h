@@ -337,17 +337,23 @@ inline uint4 port_dequant8(uint w, float scale, float bias) {
   }
   return r;
 }
-inline uint4 port_dequant_pairs(uint w, float scale, float bias) {
+inline uint port_fma_pair(uint a, uint b, uint c) {
+  return port_pack_bf16(as_type<float>(a << 16) * as_type<float>(b << 16) + as_type<float>(c << 16),
+                        as_type<float>(a & 0xffff0000u) * as_type<float>(b & 0xffff0000u) + as_type<float>(c & 0xffff0000u));
+}
+#define PORT_DEQUANT_UNIT 4294967296.0f  // CUDA's, so that kernels that forget it fail here
+typedef float2 port_affine;  // scale and bias, divided by PORT_DEQUANT_UNIT
+inline port_affine port_affine_of(uint scale, uint bias) {
+  return float2(as_type<float>(scale << 16) / PORT_DEQUANT_UNIT, as_type<float>(bias << 16) / PORT_DEQUANT_UNIT);
+}
+inline uint4 port_dequant_pairs(uint w, port_affine a) {
   uint4 r;
   for (int i = 0; i < 4; i++) {
-    r[i] = port_pack_bf16(scale * float((w >> (4 * i)) & 15u) + bias, scale * float((w >> (4 * i + 16)) & 15u) + bias);
+    r[i] = port_pack_bf16(a.x * float((w >> (4 * i)) & 15u) + a.y, a.x * float((w >> (4 * i + 16)) & 15u) + a.y);
   }
   return r;
 }
 inline uint port_twice(uint a, uint b, int i) { return ((i & 2 ? b : a) >> (i % 2 * 16) & 0xffffu) * 0x10001u; }
-inline uint4 port_dequant_pairs_twice(uint w, uint scale, uint bias) {
-  return port_dequant_pairs(w, as_type<float>(scale << 16), as_type<float>(bias << 16));
-}
 inline float port_byte_unit(uint w, int i) { return as_type<float>(0x3f000000u | (((w >> (8 * i)) & 0xffu) << 16)); }
 inline float port_byte_float(uint w, int i) { return float((w >> (8 * i)) & 0xffu); }
 

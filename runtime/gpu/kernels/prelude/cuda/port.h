@@ -419,23 +419,28 @@ __forceinline__ uint port_twice(uint a, uint b, int i) { return __byte_perm(a, b
 __forceinline__ uint port_and_or(uint v, uint mask, uint bits) {
   uint r; asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(v), "r"(mask), "r"(bits)); return r; }
 
-// Converts eight 4-bit codes to bf16(scale * q + bias), in pairs of columns i and i + 4. 0x4300 | q is 128 + q in bf16,
-// the subtraction is exact, and the multiply-add rounds once.
-__forceinline__ vec<uint, 4> port_dequant_pairs_twice(uint w, uint s, uint b) {
-  vec<uint, 4> d;
-  UNROLL for (int i = 0; i < 4; i++) {
-    uint v;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(v) : "r"(port_and_or(w >> (4 * i), 0x000f000fu, 0x43004300u)), "r"(0x3f803f80u), "r"(0xc300c300u));
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d[i]) : "r"(v), "r"(s), "r"(b));
-  }
-  return d;
+__forceinline__ uint port_fma_pair(uint a, uint b, uint c) {
+  uint r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c)); return r; }
+
+// A code q of 4 bits with nothing else in its 16 bits is a number in bf16: the subnormal q 2^-133, or q 2^-129 where it stands four
+// bits further up. fma.rn.bf16x2 takes subnormals as they are, so one instruction makes two weights. Scales are multiplied
+// by 2^133 and 2^129 for that. Most of them would be infinite then, so weights are divided by 2^32.
+#define PORT_DEQUANT_UNIT 4294967296.0f
+typedef vec<uint, 3> port_affine;  // 2^101 scale, 2^97 scale and 2^-32 bias, twice each
+__forceinline__ port_affine port_affine_of(uint scale, uint bias) {
+  const uint nothing = 0x80008000u;  // -0, which changes no product
+  return port_affine(port_fma_pair(scale, 0x72007200u, nothing), port_fma_pair(scale, 0x70007000u, nothing),
+                     port_fma_pair(bias, 0x2f802f80u, nothing));
 }
-__forceinline__ vec<uint, 4> port_dequant_pairs(uint w, bfloat scale, bfloat bias) {
-  return port_dequant_pairs_twice(w, uint(scale.bits) * 0x10001u, uint(bias.bits) * 0x10001u);
+__forceinline__ vec<uint, 4> port_dequant_pairs(uint w, port_affine a) {
+  const uint v = w >> 8;
+  return vec<uint, 4>(port_fma_pair(w & 0x000f000fu, a.x, a.z), port_fma_pair(w & 0x00f000f0u, a.y, a.z),
+                      port_fma_pair(v & 0x000f000fu, a.x, a.z), port_fma_pair(v & 0x00f000f0u, a.y, a.z));
 }
-// The same in the order of columns.
+// Converts eight 4-bit codes to bf16(scale * q + bias), in the order of columns.
 __forceinline__ vec<uint, 4> port_dequant8(uint w, bfloat scale, bfloat bias) {
-  const vec<uint, 4> d = port_dequant_pairs(w, scale, bias);
+  vec<uint, 4> d = port_dequant_pairs(w, port_affine_of(uint(scale.bits) * 0x10001u, uint(bias.bits) * 0x10001u));
+  UNROLL for (int i = 0; i < 4; i++) d[i] = port_fma_pair(d[i], 0x4f804f80u, 0x80008000u);  // times PORT_DEQUANT_UNIT
   return vec<uint, 4>(__byte_perm(d[0], d[1], 0x5410), __byte_perm(d[2], d[3], 0x5410),
                       __byte_perm(d[0], d[1], 0x7632), __byte_perm(d[2], d[3], 0x7632));
 }
