@@ -359,23 +359,25 @@ inline void packed_products(thread const packed_weights* weights, device const b
       NOUNROLL for (int i = 0; thread_index < 32 && i < min(PACKED_STAGES, stages.blocks); i++) packed_copy(stages, i, lane);
     }
 #if PACKED_RING
-    NOUNROLL for (int block = first; block < last; block++) {
-      const int at = number + block;
-      packed_codes codes[PACKED_GROUP * 2];
-      if (block % 2 == 0 || at == 0) {
-        port_copies_arrived<PACKED_RING - 1>();
-        simdgroup_barrier(mem_flags::mem_threadgroup);
-      }
-      packed_take(own, taken, block % 2, lane, codes);
-      if (block % 2 == 1) {
+    // The loop takes a piece at a time and waits for the products of both its blocks together. Of the piece that a threadgroup begins
+    // or ends with it may have one block alone.
+    NOUNROLL for (int block = first - first % 2; block < last; block += 2) {
+      packed_codes even[PACKED_GROUP * 2];
+      packed_codes odd[PACKED_GROUP * 2];
+      port_copies_arrived<PACKED_RING - 1>();
+      simdgroup_barrier(mem_flags::mem_threadgroup);
+      packed_take(own, taken, 0, lane, even);
+      if (block >= first) packed_block(stages, number + block, even, thread_index, sums);
+      packed_take(own, taken, 1, lane, odd);
+      if (block + 1 < last) {
         simdgroup_barrier(mem_flags::mem_threadgroup);
         if (rest > 0) packed_bring(weights, brought, false, thread_index, own);
         port_copies_end();
         packed_next(brought);
         packed_next(taken);
         rest--;
+        packed_block(stages, number + block + 1, odd, thread_index, sums);
       }
-      packed_block(stages, at, codes, thread_index, sums);
       port_group_wait<0>();
     }
     port_group_taken<PACKED_GROUP * PACKED_SUMS>(sums);
