@@ -13,10 +13,14 @@
 // where simdgroups read it. The simdgroup that copies also adds up the sums of a strip, while the other simdgroups multiply the next
 // strip. After the last strip the simdgroups that multiply add up.
 //
-// Codes are not dequantized before they are multiplied. code + ROWS_ADDED is exact in bf16. For a group with scale s and bias b:
-//   sum (s code + b) x = s sum (code + ROWS_ADDED) x + (b - ROWS_ADDED s) sum x
-// In the first sum only the fp32 additions round. The second terms of all groups together are a product of their own: scales and
-// biases times the sums of x. These sums are split into ROWS_TERMS bf16 numbers. No weight is rounded.
+// Codes are not dequantized before they are multiplied. For a group with scale s and bias b:
+//   sum (s code + b) x = s sum code x + b sum x
+// In the first sum only the fp32 additions round. The second terms of all groups together are a product of their own: biases times the
+// sums of x, or scales where no biases are stored. These sums are split into ROWS_TERMS bf16 numbers. No weight is rounded.
+//
+// A code of 4 bits with nothing else in its 16 bits is a number in bf16: the subnormal code * 2^-133, or code * 2^-129 where it stands four
+// bits further up. A tensor core takes these as they are. Columns of x are multiplied by 2^64 for codes of the first kind, and by 2^60 for
+// the others. So all sums are code * x * ROWS_UNIT, and are divided by ROWS_UNIT at the end. Of the eight codes of a word four must be shifted.
 //
 // A step of a tensor core has columns of one group only. A lane has a quarter of a group: 16 consecutive columns.
 //
@@ -32,8 +36,8 @@
 #define ROWS_SHARES 1                                    // threadgroups that share a strip, with STREAM_COLUMNS columns each
 #endif
 #define ROWS_TILES (STREAM_STRIP / 16)
-#define ROWS_ADDED (WEIGHT_BITS == 4 ? 128 : 0)
-#define ROWS_SHIFT (WEIGHT_BIASES ? ROWS_ADDED : ROWS_ADDED + (1 << (WEIGHT_BITS - 1)))  // where no biases are stored: ROWS_ADDED - b / s
+#define ROWS_UNIT (WEIGHT_BITS == 4 ? 1.0f / 590295810358705651712.0f : 1.0f)  // 2^-69 or 1
+#define ROWS_BIAS (WEIGHT_BIASES ? 1.0f : -float(1 << (WEIGHT_BITS - 1)))  // the bias of a group is so many times its stored bias, or its scale
 #define ROWS_TERMS 3
 #define ROWS_OWN (STREAM_OWN * 2)                        // groups of a simdgroup: at most 16, as many as one step of a tensor core takes
 #define ROWS_AFFINE (MATVEC_K / WEIGHT_GROUP * 2)        // bytes of a row's scales
@@ -86,11 +90,10 @@ struct rows_pair {
 };
 
 // What a lane keeps of a row of x. numbers are its columns, in the order in which it multiplies them. totals are the sums of x over
-// groups, split into ROWS_TERMS bf16 numbers; shifted are these sums times -ROWS_SHIFT, split in the same way.
+// groups times ROWS_BIAS and ROWS_UNIT, split into ROWS_TERMS bf16 numbers.
 struct rows_of_x {
   uint4 numbers[STREAM_OWN][4];
   uint totals[ROWS_TERMS * 2];
-  uint shifted[ROWS_TERMS * 2];
 };
 
 // Splits a and b into ROWS_TERMS bf16 numbers each, the one with the leading bits first. A word has one number of a and one of b.
@@ -135,19 +138,21 @@ inline void rows_read(threadgroup const uchar* x, int count, int simd, int lane,
   simdgroup_barrier(mem_flags::mem_threadgroup);
   UNROLL for (int eight = 0; eight < 2; eight++) {
     const int at = (lane % 4 * 2 + eight * 8) * 8 + lane / 4;
-    rows_split(scratch[at], scratch[at + 8], rows.totals + eight);
-    rows_split(scratch[at] * -float(ROWS_SHIFT), scratch[at + 8] * -float(ROWS_SHIFT), rows.shifted + eight);
+    rows_split(scratch[at] * (ROWS_BIAS * ROWS_UNIT), scratch[at + 8] * (ROWS_BIAS * ROWS_UNIT), rows.totals + eight);
   }
+#if WEIGHT_BITS == 4
+  UNROLL for (int i = 0; i < STREAM_OWN * 16; i++) {
+    const uint factor = i % 2 ? 0x5d805d80u : 0x5f805f80u;  // 2^60 or 2^64, twice
+    rows.numbers[i / 16][i / 4 % 4][i % 4] = port_fma_pair(rows.numbers[i / 16][i / 4 % 4][i % 4], factor, 0x80008000u);
+  }
+#endif
   simdgroup_barrier(mem_flags::mem_threadgroup);
 }
 
 // Fills rows with zeros.
 inline void rows_nothing(thread rows_of_x& rows) {
   UNROLL for (int i = 0; i < STREAM_OWN * 4; i++) rows.numbers[i / 4][i % 4] = uint4(0, 0, 0, 0);
-  UNROLL for (int i = 0; i < ROWS_TERMS * 2; i++) {
-    rows.totals[i] = 0u;
-    rows.shifted[i] = 0u;
-  }
+  UNROLL for (int i = 0; i < ROWS_TERMS * 2; i++) rows.totals[i] = 0u;
 }
 
 // Returns which row of a weight in a stage a lane has, for eight rows that a step multiplies. The row is in piece lane / 4 % 4. eight
@@ -167,17 +172,17 @@ inline void rows_codes(threadgroup const uchar* from, thread uint* out) {
 #endif
 }
 
-// Returns codes i and i + 4 of eight codes, plus ROWS_ADDED each, in bf16.
+// Returns codes i and i + 4 of eight codes in bf16. Those of 4 bits are multiplied by 2^-133, or 2^-129 where i is odd.
 inline uint rows_pair_of(thread const uint* codes, int eight, int i) {
 #if WEIGHT_BITS == 4
-  return port_code_pair(codes[eight], i);
+  return (codes[eight] >> (i / 2 * 8)) & (i % 2 ? 0x00f000f0u : 0x000f000fu);
 #else
   return port_pack_bf16(port_byte_float(codes[eight * 2], i), port_byte_float(codes[eight * 2 + 1], i));
 #endif
 }
 
-// Adds to the sums of two rows the products of a simdgroup's scales with shifted sums of x, or of its biases with sums of x. first and
-// second are the scales or biases of the two rows, terms the sums (rows_of_x).
+// Adds to the sums of two rows the products of a simdgroup's biases, or scales where there are none, with sums of x. first and second
+// are the biases or scales of the two rows, terms the sums (rows_of_x).
 inline void rows_affine(threadgroup const uchar* first, threadgroup const uchar* second, int lane, thread const uint* terms, thread float* sums) {
   const int low = lane % 4 * 2, high = low + 8;
   const int at = low < ROWS_OWN ? low * 2 : 0, behind = high < ROWS_OWN ? high * 2 : 0;  // terms are zeros for groups that do not exist
@@ -198,9 +203,8 @@ inline void rows_multiply(threadgroup const uchar* stage, thread const rows_of_x
       codes[h] = stage + plane * 4 * ROWS_PITCH + row * STREAM_ROW + lane / 4 % 4 * (ROWS_PITCH - ROWS_PIECE * STREAM_ROW) + (simd * STREAM_OWN * 128 + lane % 4 * 16) * WEIGHT_BITS / 8;
     }
     thread float* out = sums + tile * 4;
-    const int biases = ROWS_BIASES - ROWS_SCALES;
-    if (WEIGHT_BIASES) rows_affine(scales[0] + biases, scales[1] + biases, lane, rows.totals, out);
-    if (ROWS_SHIFT != 0) rows_affine(scales[0], scales[1], lane, rows.shifted, out);
+    const int biases = WEIGHT_BIASES ? ROWS_BIASES - ROWS_SCALES : 0;
+    rows_affine(scales[0] + biases, scales[1] + biases, lane, rows.totals, out);
     UNROLL for (int own = 0; own < STREAM_OWN; own++) {
       uint scale[2];  // each has the scales of two groups
       UNROLL for (int h = 0; h < 2; h++) scale[h] = *(threadgroup const uint*)(scales[h] + own * 4);
@@ -220,11 +224,11 @@ inline void rows_multiply(threadgroup const uchar* stage, thread const rows_of_x
   }
 }
 
-// Stores a simdgroup's sums of a strip in kept, and then sets them to zero.
+// Stores a simdgroup's sums of a strip in kept, divided by ROWS_UNIT, and then sets them to zero.
 inline void rows_keep(thread float* sums, int simd, int lane, threadgroup float* kept) {
   UNROLL for (int i = 0; i < ROWS_RESULTS; i++) {
     const int tile = i / 4, e = i % 4;
-    kept[(simd * 8 + lane % 4 * 2 + e % 2) * ROWS_SUMS_PITCH + tile * 16 + e / 2 * 8 + lane / 4] = sums[i];
+    kept[(simd * 8 + lane % 4 * 2 + e % 2) * ROWS_SUMS_PITCH + tile * 16 + e / 2 * 8 + lane / 4] = sums[i] * (1.0f / ROWS_UNIT);
     sums[i] = 0.0f;
   }
 }
