@@ -105,7 +105,9 @@ func packedShapes(eights, planes int) []packedShape {
 
 // packedTiles returns the tiles of packed vectors that are worth measuring on a machine, for planes weights of n rows
 // each and a number of vectors. The tile that seems fastest comes first. With small weights a threadgroup has few
-// blocks, and many threadgroups share a tile; smaller tiles are better then.
+// blocks, and many threadgroups share a tile; smaller tiles are better then. Larger ones are left out if there are such:
+// measured alone they are up to 20 % faster, but they leave no memory for the threadgroups of the next kernel. In a call
+// for 32 rows of Qwen3.5-35B-A3B on an H200 they cost 3 %.
 //
 // A set of threadgroups multiplies the vectors of one tile. All sets together have at most as many threadgroups as the
 // machine has multiprocessors. Threadgroup i of each set reads the same weights at about the same time, so only one of
@@ -124,6 +126,9 @@ func (m Matrices) packedTiles(machine Machine, planes, n, vectors int) (out []Ti
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Tile) int { return min(b.Each, few) - min(a.Each, few) })
+	if i := slices.IndexFunc(out, func(t Tile) bool { return t.Each < few }); i > 0 {
+		out = out[:i]
+	}
 	return out
 }
 

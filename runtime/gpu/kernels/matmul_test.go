@@ -165,8 +165,12 @@ func TestMatMulPackedOrder(t *testing.T) {
 		{32, 5376, 21504, 4, 4, 27}, {32, 8192, 2048, 2, 0, 8}, {512, 5376, 21504, 3, 3, 143}, {300, 8192, 2048, 3, 3, 16},
 	} {
 		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: c.k, Packed: min(c.rows/8, 16)}, N: c.n}
-		got := m.Tiles(machine, c.rows)[0]
+		tiles := m.Tiles(machine, c.rows)
+		got := tiles[0]
 		require.Equal(t, []int{c.sets, c.ring, c.each}, []int{got.WN / 4, got.Ring, got.Each}, "%v: %v", c, got)
+		for _, other := range tiles {
+			require.True(t, other.Each >= 8 || got.Each < 8, "%v: %v leaves threadgroups few blocks", c, other)
+		}
 	}
 	for rows, sets := range map[int]int{128: 2, 64: 3, 32: 4} {
 		m := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine4, K: 5376, Packed: rows / 8}, N: 21504}
