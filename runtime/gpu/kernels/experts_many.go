@@ -95,8 +95,9 @@ func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 		return Launch{}, fmt.Errorf("experts_sort: %d tokens with %d of %d experts, want at most 512 experts "+
 			"and %d of them for all tokens, a shared one included", tokens, e.Top, e.Count, 1<<16-1)
 	}
+	// A thread has a pair and an expert, or several pairs. With fewer simdgroups there are fewer counts to add up.
 	simds := 32
-	for simds*e.Count*2 > 28<<10 {
+	for simds*e.Count*2 > 28<<10 || simds/2*32 >= max(tokens*e.Top, e.Count) && simds > 1 {
 		simds /= 2
 	}
 	l := Launch{
