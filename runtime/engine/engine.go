@@ -91,6 +91,12 @@ type Pipelined interface {
 	RunPipelined(ctx context.Context, inputs, next []eval.Value) ([]eval.Value, error)
 }
 
+// Pipelining is implemented by engines whose instances are [Pipelined].
+type Pipelining interface {
+	// PipelinesCalls reports whether instances begin calls that are likely to follow.
+	PipelinesCalls() bool
+}
+
 // Entries is implemented by instances on which every entry of the module can be called. All entries share one state: a
 // buffer that several entries use is one buffer. Instances of other engines have only the main entry.
 type Entries interface {

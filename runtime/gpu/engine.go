@@ -50,6 +50,9 @@ func (e Engine) DrawsOnDevice() bool { return true }
 // are. Larger calls use tiled kernels, which add in another order: see engine.RowsOfCalls.
 func (e Engine) DeterministicRows() int { return lower.FewRows }
 
+// PipelinesCalls reports that instances begin the next call early, where their plans allow it: see engine.Pipelining.
+func (e Engine) PipelinesCalls() bool { return true }
+
 // PromptRows returns CallRows: see engine.PromptRows.
 func (e Engine) PromptRows() int { return e.CallRows }
 
