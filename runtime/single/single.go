@@ -36,6 +36,12 @@ func (e *RefusedError) Error() string { return e.Storage.String() + ": " + e.Why
 // Unwrap returns the reason.
 func (e *RefusedError) Unwrap() error { return e.Why }
 
+// DrawsOnDevice reports whether the engine draws tokens on its device: see engine.Drawing.
+func (e Engine) DrawsOnDevice() bool {
+	d, ok := e.Engine.(engine.Drawing)
+	return ok && d.DrawsOnDevice()
+}
+
 // Compile makes the program ragged. The error is a [*RefusedError] where that cannot be done.
 func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
 	if r, ok := e.Engine.(engine.Ragged); !ok || !r.RunsRagged() || o.Precision == eval.Strict {

@@ -138,6 +138,46 @@ func TestDraws(t *testing.T) {
 	require.Equal(t, answers[0], answers[1])
 }
 
+// TestDrawsOnDevice: where the engine draws on its device, a program that gives logits ends with the draw there, and its
+// tokens are those of logits on the host.
+func TestDrawsOnDevice(t *testing.T) {
+	m := fusetest.Load(t, "etc-qwen35moe-chat-portable")
+	s, o := ragged.Storage{HalfState: true}, engine.Options{Precision: eval.Mixed, Threads: 2, Exact: true}
+	answer := func(load func(*ir.Module, engine.Engine, engine.Options) (*session.Model, error), e engine.Engine,
+		logits bool) []int {
+		model, err := load(m, single.Engine{Engine: e, Storage: s}, o)
+		require.NoError(t, err)
+		defer model.Close()
+		require.Equal(t, session.Logits, model.Form)
+		require.Equal(t, logits, model.GivesLogits())
+		x, err := model.NewSession()
+		require.NoError(t, err)
+		defer x.Close()
+		a, err := x.Generate(t.Context(), session.Request{Prompt: ids(9), Sampling: session.Greedy, MaxNewTokens: 12})
+		require.NoError(t, err)
+		require.Len(t, a.Tokens, 12)
+		return a.Tokens
+	}
+	for _, test := range []struct {
+		name   string
+		engine engine.Engine
+		logits bool // what is asked for are tokens
+	}{
+		{"the engine draws", cpu.Engine{}, false},
+		{"the engine does not", reference.Engine{}, true},
+		{"the engine says no", onHost{}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			require.Equal(t, answer(session.Load, test.engine, true), answer(session.LoadTokens, test.engine, test.logits))
+		})
+	}
+}
+
+// onHost is an engine on which draws are no faster than on the host.
+type onHost struct{ cpu.Engine }
+
+func (onHost) DrawsOnDevice() bool { return false }
+
 // TestRefusals: what a program has no state for, or an engine does not keep, is an error.
 func TestRefusals(t *testing.T) {
 	gemma := fusetest.Load(t, "etc-gemma4-chat-sample")
