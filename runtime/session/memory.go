@@ -14,7 +14,8 @@ type Memory struct {
 	// Weights are the constants as the file holds them. They are read in place, for every token.
 	Weights int64
 	// State is the state of one session: caches, and the state of recurrent layers. An engine that pipelines calls
-	// (engine.Pipelined) keeps the latter twice, if there is memory for it.
+	// (engine.Pipelined) keeps the latter twice, if there is memory for it; that is not counted. With a form of its own
+	// (runtime/single) it is always kept twice there.
 	State int64
 	// Position is the part of State that each position of the context takes.
 	Position int64

@@ -48,7 +48,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		return nil, &RefusedError{e.Storage,
 			fmt.Errorf("device %s keeps state as it is declared, as precision strict does on every device", e.Name())}
 	}
-	made, model, err := Make(m, e.Storage, passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR})
+	made, model, err := e.Make(m, passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR})
 	if err != nil {
 		return nil, &RefusedError{e.Storage, err}
 	}
@@ -56,7 +56,8 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	if err != nil {
 		return nil, err
 	}
-	of := &executable{Executable: x, module: made, given: len(m.Entry.Params), model: model}
+	of := &executable{Executable: x, module: made, given: len(m.Entry.Params), slots: int64(e.slots())}
+	of.buffers = of.snapshotBuffers(model)
 	if b, ok := x.(engine.Bounded); ok {
 		return struct {
 			*executable
@@ -66,28 +67,39 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	return of, nil
 }
 
-// Make returns the ragged program of one sequence, and what that holds.
-func Make(m *ir.Module, s ragged.Storage, c passes.Control) (*ir.Module, *ragged.Model, error) {
+// Make returns the ragged program of one sequence that the engine compiles, and what that holds.
+func (e Engine) Make(m *ir.Module, c passes.Control) (*ir.Module, *ragged.Model, error) {
 	_, most := m.Entry.Params[0].Type.Shape[1].Bounds()
 	choose := func(model *ragged.Model) (ragged.Options, error) {
 		o := ragged.Options{BlockRows: blockRows, Rows: int(min(most, int64(model.Positions))), Sequences: 1}
 		full, rings := model.Columns(o)
-		o.Units = append(append(cache.Demand{full}, rings...), 1)
+		o.Units = append(append(cache.Demand{full}, rings...), e.slots())
 		return o, nil
 	}
-	return fuse.Ragged(m.Only(m.Entry), ragged.Options{Storage: s, One: true}, choose, c)
+	return fuse.Ragged(m.Only(m.Entry), ragged.Options{Storage: e.Storage, One: true}, choose, c)
+}
+
+// slots returns the number of slots that the recurrent state has. Where calls are pipelined there are two: a call that
+// was begun early and is dropped must not have overwritten what the call in its place reads. Elsewhere one is enough,
+// and a call that updates it in place touches less memory.
+func (e Engine) slots() int {
+	if p, ok := e.Engine.(engine.Pipelining); ok && p.PipelinesCalls() {
+		return 2
+	}
+	return 1
 }
 
 // executable is a compiled program of one sequence.
 type executable struct {
 	engine.Executable
-	module *ir.Module
-	given  int // parameters of the given program
-	model  *ragged.Model
+	module  *ir.Module
+	given   int          // parameters of the given program
+	slots   int64        // of recurrent state
+	buffers []*ir.Buffer // of snapshots
 }
 
 // StateBuffers returns the buffers of snapshots: see engine.Stored.
-func (x *executable) StateBuffers() []*ir.Buffer { return slices.Clone(x.module.Buffers) }
+func (x *executable) StateBuffers() []*ir.Buffer { return slices.Clone(x.buffers) }
 
 // NewInstance makes an instance whose buffers are zeros.
 func (x *executable) NewInstance() (engine.Instance, error) {
@@ -96,11 +108,26 @@ func (x *executable) NewInstance() (engine.Instance, error) {
 		return nil, err
 	}
 	i := &instance{Instance: inner, exe: x}
-	if s, ok := inner.(engine.Stateful); ok {
+	p, isPipelined := inner.(engine.Pipelined)
+	isPipelined = isPipelined && x.slots > 1
+	s, isStateful := inner.(engine.Stateful)
+	switch {
+	case isPipelined && isStateful:
 		return struct {
 			*instance
-			engine.Stateful
-		}{i, s}, nil
+			pipelined
+			stateful
+		}{i, pipelined{i, p}, stateful{i, s}}, nil
+	case isPipelined:
+		return struct {
+			*instance
+			pipelined
+		}{i, pipelined{i, p}}, nil
+	case isStateful:
+		return struct {
+			*instance
+			stateful
+		}{i, stateful{i, s}}, nil
 	}
 	return i, nil
 }
@@ -108,29 +135,74 @@ func (x *executable) NewInstance() (engine.Instance, error) {
 // instance is the state of one sequence.
 type instance struct {
 	engine.Instance
-	exe *executable
+	exe  *executable
+	slot int64 // the slot with the recurrent state
 }
 
 // Run calls the program.
 func (x *instance) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
-	if len(inputs) != x.exe.given {
-		return nil, fmt.Errorf("%d inputs, want %d", len(inputs), x.exe.given)
+	made, err := x.exe.inputs(inputs, x.slot)
+	if err != nil {
+		return nil, err
 	}
-	positions := inputs[1].Tensor
+	return x.ran(x.Instance.Run(ctx, made))
+}
+
+// ran notes which slot has the recurrent state after a call. A call that failed leaves it where it was.
+func (x *instance) ran(out []eval.Value, err error) ([]eval.Value, error) {
+	if err == nil {
+		x.slot = x.exe.after(x.slot)
+	}
+	return out, err
+}
+
+// Reset sets every buffer to zeros.
+func (x *instance) Reset() error {
+	x.slot = 0
+	return x.Instance.Reset()
+}
+
+// pipelined is an instance whose next call can begin before the result of this one was read.
+type pipelined struct {
+	of    *instance
+	inner engine.Pipelined
+}
+
+// RunPipelined calls the program with a hint which call is likely to follow: see engine.Pipelined.
+func (x pipelined) RunPipelined(ctx context.Context, inputs, next []eval.Value) ([]eval.Value, error) {
+	exe := x.of.exe
+	made, err := exe.inputs(inputs, x.of.slot)
+	if err != nil {
+		return nil, err
+	}
+	var follows []eval.Value
+	if next != nil {
+		if follows, err = exe.inputs(next, exe.after(x.of.slot)); err != nil {
+			follows = nil // a call that cannot be made does not follow
+		}
+	}
+	return x.of.ran(x.inner.RunPipelined(ctx, made, follows))
+}
+
+// after returns the slot that a call writes which reads slot.
+func (x *executable) after(slot int64) int64 { return (slot + 1) % x.slots }
+
+// inputs adds the tables of a call to what is given for it: rows of the sequence from a position on, whose recurrent
+// state lies in slot.
+func (x *executable) inputs(given []eval.Value, slot int64) ([]eval.Value, error) {
+	if len(given) != x.given {
+		return nil, fmt.Errorf("%d inputs, want %d", len(given), x.given)
+	}
+	positions := given[1].Tensor
 	if positions == nil || len(positions.I) == 0 {
 		return nil, fmt.Errorf("input_pos has no positions")
 	}
-	first := positions.I[0]
+	first, rows := positions.I[0], len(positions.I)
 	for i, p := range positions.I {
 		if first < 0 || p != first+int64(i) {
 			return nil, fmt.Errorf("input_pos[%d] is %d after %d: positions must follow one another", i, p, first)
 		}
 	}
-	return x.Instance.Run(ctx, x.exe.inputs(inputs, first, len(positions.I)))
-}
-
-// inputs adds the tables of rows of the sequence from a position on.
-func (x *executable) inputs(given []eval.Value, first int64, rows int) []eval.Value {
 	params := x.module.Entry.Params
 	out := make([]eval.Value, 0, len(params))
 	tables := len(params) - (x.given - 2) // with tokens and positions; the parameters of the given program follow
@@ -160,15 +232,16 @@ func (x *executable) inputs(given []eval.Value, first int64, rows int) []eval.Va
 		case "sequences":
 			v = table()
 		case "entries":
-			v = []int64{0, int64(rows), 0}
+			v = []int64{0, int64(rows), slot}
 			if first == 0 {
 				v[2] = -1 // the state of no positions
 			}
 		case "writes":
 			v = table()
-			for i := range v[:n-1] {
+			for i := range v {
 				v[i] = -1
 			}
+			v[n-1] = x.after(slot)
 		case "last_row":
 			v = []int64{int64(rows - 1)}
 		default:
@@ -179,5 +252,5 @@ func (x *executable) inputs(given []eval.Value, first int64, rows int) []eval.Va
 		}
 		out = append(out, eval.Value{Tensor: eval.Ints(p.Type.DType, dims, v)})
 	}
-	return out
+	return out, nil
 }

@@ -275,7 +275,8 @@ func writePlan(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options) e
 	}
 	given, err := m, error(nil)
 	if storage != (ragged.Storage{}) {
-		if m, _, err = single.Make(m, storage, passes.Control{Disable: o.DisablePasses}); err != nil {
+		of := single.Engine{Engine: e, Storage: storage}
+		if m, _, err = of.Make(m, passes.Control{Disable: o.DisablePasses}); err != nil {
 			return usagef("--kv-cache, --state: %s: %w", storage, err)
 		}
 	}
