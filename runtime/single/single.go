@@ -162,6 +162,14 @@ func (x *instance) Reset() error {
 	return x.Instance.Reset()
 }
 
+// Tune measures kernels: see engine.Tunable.
+func (x *instance) Tune(ctx context.Context) error {
+	if t, ok := x.Instance.(engine.Tunable); ok {
+		return t.Tune(ctx)
+	}
+	return nil
+}
+
 // pipelined is an instance whose next call can begin before the result of this one was read.
 type pipelined struct {
 	of    *instance

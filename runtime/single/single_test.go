@@ -1,6 +1,7 @@
 package single_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -177,6 +178,52 @@ func TestDrawsOnDevice(t *testing.T) {
 type onHost struct{ cpu.Engine }
 
 func (onHost) DrawsOnDevice() bool { return false }
+
+// TestTune: a session reaches the measurements of the engine.
+func TestTune(t *testing.T) {
+	tuned := 0
+	m := fusetest.Load(t, "etc-gemma4-chat-sample")
+	e := single.Engine{Engine: tuning{tuned: &tuned}, Storage: ragged.Storage{Q8: true}}
+	model, err := session.Load(m, e, engine.Options{Precision: eval.Mixed, TuneLater: true})
+	require.NoError(t, err)
+	defer model.Close()
+	x, err := model.NewSession()
+	require.NoError(t, err)
+	defer x.Close()
+	require.NoError(t, x.Tune(t.Context()))
+	require.Equal(t, 1, tuned)
+}
+
+// tuning is an engine with instances that count how often they are to measure.
+type tuning struct {
+	reference.Engine
+	tuned *int
+}
+
+func (e tuning) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
+	x, err := e.Engine.Compile(m, o)
+	return tuningExecutable{x, e.tuned}, err
+}
+
+type tuningExecutable struct {
+	engine.Executable
+	tuned *int
+}
+
+func (x tuningExecutable) NewInstance() (engine.Instance, error) {
+	i, err := x.Executable.NewInstance()
+	return tuningInstance{i, x.tuned}, err
+}
+
+type tuningInstance struct {
+	engine.Instance
+	tuned *int
+}
+
+func (x tuningInstance) Tune(context.Context) error {
+	*x.tuned++
+	return nil
+}
 
 // TestRefusals: what a program has no state for, or an engine does not keep, is an error.
 func TestRefusals(t *testing.T) {
