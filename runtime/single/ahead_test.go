@@ -242,8 +242,8 @@ func TestAhead(t *testing.T) {
 				}
 				require.Equal(t, test.storage.HalfState, len(recurrent) > 0)
 				var calls, ignored int
-				open := func(calls *int) *session.Session {
-					e := single.Engine{Engine: make(t, calls), Storage: test.storage}
+				open := func(e engine.Engine) *session.Session {
+					e = single.Engine{Engine: e, Storage: test.storage}
 					model, err := session.LoadDraws(m, e, engine.Options{Precision: eval.Mixed}, session.Draws{})
 					require.NoError(t, err)
 					t.Cleanup(func() { require.NoError(t, model.Close()) })
@@ -252,7 +252,7 @@ func TestAhead(t *testing.T) {
 					t.Cleanup(func() { require.NoError(t, s.Close()) })
 					return s
 				}
-				f := &follower{T: t, plain: open(&ignored), ahead: open(&calls), calls: &calls}
+				f := &follower{T: t, plain: open(make(t, &ignored)), ahead: open(make(t, &calls)), calls: &calls}
 				f.follow(2, false) // from the state of no positions
 				f.prompt(7)
 				f.follow(3, false)
@@ -268,6 +268,7 @@ func TestAhead(t *testing.T) {
 				kept := f.snapshots(recurrent) // at an odd number of calls and beside a call that has begun
 				f.follow(1, false)
 				further := f.snapshots(recurrent)
+				require.NoError(t, open(reference.Engine{}).Restore(kept), "an engine that begins no calls")
 				f.prompt(40) // to beyond the ends of windows
 				f.follow(3, false)
 				f.restore(kept)
