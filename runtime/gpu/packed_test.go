@@ -18,23 +18,23 @@ import (
 )
 
 // TestPacked: on a device where four simdgroups multiply together, products of 17 rows and more take packed ones; those
-// of fewer rows, and of few rows of weights, take rows in the order of lanes. There are several products of the same
+// of fewer rows, and of small weights, take rows in the order of lanes. There are several products of the same
 // rows, one with a residual, and a gated pair. The results are the reference engine's, up to the rounding of rows and
 // weights to bf16.
 func TestPacked(t *testing.T) {
 	t.Parallel()
 	emulated(t)
 	random := normals(11)
-	m := streamedModule(t, random, strings.ReplaceAll(quantizedLayer, "[1, 4]", "[1, 128]"), "q 80 256", "k 48 256",
-		"gate 512 256", "up 512 256", "down 256 512", "out 72 256")
+	m := streamedModule(t, random, strings.NewReplacer("[1, 4]", "[1, 128]", "512", "1024").Replace(quantizedLayer),
+		"q 80 256", "k 48 256", "gate 1024 256", "up 1024 256", "down 256 1024", "out 72 256")
 	for rows, packed := range map[int]bool{2: false, 16: false, 20: true, 40: true, 100: true} {
 		if testing.Short() && rows != 16 && rows != 20 {
 			continue // the emulator compiles kernels for each number of rows
 		}
-		run := runPacked(t, m, emulator.Options{Cores: 8, Groups: true, Lanes: true, TransferMemory: 200 << 10})
+		run := runPacked(t, m, emulator.Options{Cores: 1, Groups: true, Lanes: true, TransferMemory: 200 << 10})
 		compiled := run(random.tensor(t, 1, rows, 32))
 		require.Equal(t, packed, compiled["matmul_packed"] > 0, "%d rows: kernels %v", rows, compiled)
-		require.Positive(t, compiled["matmul_direct"], "k is too few rows of weights: kernels %v", compiled)
+		require.Positive(t, compiled["matmul_direct"], "k is small: kernels %v", compiled)
 	}
 	run := runPacked(t, m, emulator.Options{Cores: 8, Groups: true, TransferMemory: 200 << 10})
 	compiled := run(random.tensor(t, 1, 40, 32))
@@ -58,8 +58,8 @@ func TestExpertsInLanes(t *testing.T) {
 	run = runPacked(t, m, emulator.Options{Cores: 8})
 	compiled = run(random.tensor(t, 1, 40, 32))
 	require.Equal(t, 2, compiled["experts_matmul"], "kernels: %v", compiled)
-	m = streamedModule(t, random, gatedHeads, "out 256 256")
-	run = runPacked(t, m, emulator.Options{Cores: 8, Groups: true, Lanes: true, TransferMemory: 200 << 10})
+	m = streamedModule(t, random, gatedHeads, "out 1024 256")
+	run = runPacked(t, m, emulator.Options{Cores: 1, Groups: true, Lanes: true, TransferMemory: 200 << 10})
 	compiled = run(random.tensor(t, 1, 3, 32))
 	require.Positive(t, compiled["norm, lanes"], "kernels: %v", compiled)
 	compiled = run(random.tensor(t, 1, 30, 32))
@@ -186,14 +186,14 @@ func TestRowsPacked(t *testing.T) {
 	t.Parallel()
 	emulated(t)
 	random := normals(15)
-	m := streamedModule(t, random, strings.NewReplacer("[1, 4]", "[1, 128]", "REST", "", "RESULTS",
-		"%z: f32[1,s0,72], %y: f32[1,s0,256]").Replace(sandwich), "square 256 256", "gate 512 256", "up 512 256",
-		"down 256 512", "out 72 256")
+	m := streamedModule(t, random, strings.NewReplacer("[1, 4]", "[1, 128]", "512", "1024", "REST", "", "RESULTS",
+		"%z: f32[1,s0,72], %y: f32[1,s0,256]").Replace(sandwich), "square 256 256", "gate 1024 256", "up 1024 256",
+		"down 256 1024", "out 72 256")
 	for _, rows := range []int{20, 40, 100} {
 		if testing.Short() && rows != 20 {
 			continue
 		}
-		run := runPacked(t, m, emulator.Options{Cores: 8, Groups: true, Lanes: true, TransferMemory: 200 << 10})
+		run := runPacked(t, m, emulator.Options{Cores: 1, Groups: true, Lanes: true, TransferMemory: 200 << 10})
 		compiled := run(random.tensor(t, 1, rows, 32))
 		require.Positive(t, compiled["norm, packed"], "%d rows: kernels %v", rows, compiled)
 	}
@@ -215,8 +215,8 @@ const gatedHeads = `module {
     %n = rms_norm(x=%h, weight=@norm) {eps=1e-06} : f32[1,s0,2,128]
     %m = glu(gate=%g, x=%n) {activation="silu"} : f32[1,s0,2,128]
     %r = reshape(x=%m, shape=[1, -1, 256]) : f32[1,s0,256]
-    %y = linear(x=%r, weight=%wout) : f32[1,s0,256]
-    return %y: f32[1,s0,256]
+    %y = linear(x=%r, weight=%wout) : f32[1,s0,1024]
+    return %y: f32[1,s0,1024]
   }
 }
 `

@@ -34,6 +34,10 @@ const (
 	// columns.
 	packedMost, packedMostLong = 512, 768
 	packedLong                 = 4096
+	// packedShare is the number of bytes of a weight's codes for each multiprocessor up to which products by directTiles
+	// are faster on an H100 for up to packedFew vectors, and for up to directRows vectors if the weight has no more than
+	// packedNarrow columns.
+	packedShare, packedFew, packedNarrow = 124 << 10, 32, 2048
 )
 
 // InLanes is the value of Matrices.Packed for vectors that are rows of bf16 whose elements stand in the order in which
@@ -55,15 +59,11 @@ func (m Matrices) Packings(machine Machine, n, rows int) (out []int) {
 
 // eightsFor returns how many eights of vectors should be packed together for a product, or 0 if none should.
 func (m Matrices) eightsFor(machine Machine, n, rows int) int {
-	few := 8 * machine.Cores // rows of weights with which multiprocessors have hardly any work
-	if rows <= 64 {
-		few *= 2 // products by directTiles have less to do before they begin
-	}
 	most := packedMost
 	if m.K > packedLong {
 		most = packedMostLong
 	}
-	if rows < packedLeast || rows > most || n < few {
+	if rows < packedLeast || rows > most || m.small(machine, n, rows) {
 		return 0
 	}
 	for _, eights := range packedEights {
@@ -73,6 +73,21 @@ func (m Matrices) eightsFor(machine Machine, n, rows int) int {
 		}
 	}
 	return 0
+}
+
+// small reports whether a weight of n rows is so small that packed products have no gain. A packed product has more to do
+// before and after its blocks than directTiles have. Its threadgroups leave no memory for those of the next kernel.
+func (m Matrices) small(machine Machine, n, rows int) bool {
+	few := 8 * machine.Cores // rows of weights with which multiprocessors have hardly any work
+	if rows <= 64 {
+		few *= 2
+	}
+	if n < few {
+		return true
+	}
+	m.Packed = InLanes
+	return (rows <= packedFew || m.K <= packedNarrow) && n*m.K*m.Bits/8 <= packedShare*machine.Cores &&
+		len(m.directTiles(machine, n, rows)) > 0
 }
 
 // packedEights are the numbers of eights of vectors that can be packed together. More vectors than the last number have

@@ -137,11 +137,25 @@ func TestMatMulPackedRefusals(t *testing.T) {
 		65: {16, 1, 0}, 128: {16, 1, 0}, 129: {16, 0}, 512: {16, 0}, 513: {0}} {
 		m := ok
 		m.Packed = 0
-		require.Equal(t, want, m.Packings(hopper, 4096, rows), "%d rows", rows)
+		require.Equal(t, want, m.Packings(hopper, 65536, rows), "%d rows", rows)
 		without := slices.DeleteFunc(slices.Clone(want), func(packed int) bool { return packed > kernels.InLanes })
 		require.Equal(t, without, m.Packings(hopper, 256, rows), "%d rows, few of weights", rows)
 		require.Equal(t, without, m.Packings(kernels.Machine{Target: kernels.CUDA, Cores: 132,
-			TransferMemory: 225 << 10}, 4096, rows), "%d rows, without Groups", rows)
+			TransferMemory: 225 << 10}, 65536, rows), "%d rows, without Groups", rows)
+		few := want
+		if rows <= 128 {
+			few = without
+		}
+		require.Equal(t, few, m.Packings(hopper, 32768, rows), "%d rows, few bytes of weights", rows)
+		m.K = 4096
+		if rows > 32 {
+			few = want
+		}
+		require.Equal(t, few, m.Packings(hopper, 4096, rows), "%d rows, few bytes of longer weights", rows)
+		m.Group = 32 // direct tiles want groups of 64
+		require.Equal(t, slices.DeleteFunc(slices.Clone(want), func(packed int) bool { return packed == kernels.InLanes }),
+			m.Packings(hopper, 4096, rows), "%d rows, groups of 32", rows)
+		m.Group = 64
 		if rows > 64 {
 			without = want
 		}
@@ -150,8 +164,8 @@ func TestMatMulPackedRefusals(t *testing.T) {
 		if rows == 513 {
 			want = []int{16, 0}
 		}
-		require.Equal(t, want, m.Packings(hopper, 4096, rows), "%d rows, long ones of weights", rows)
-		require.Equal(t, []int{0}, m.Packings(hopper, 4096, 769))
+		require.Equal(t, want, m.Packings(hopper, 8192, rows), "%d rows, long ones of weights", rows)
+		require.Equal(t, []int{0}, m.Packings(hopper, 8192, 769))
 	}
 }
 
