@@ -87,7 +87,12 @@ func (m Matrices) tiles(machine Machine, planes, n, rows int) []Tile {
 	case 0:
 		return m.stagedTiles(machine.Target, rows)
 	case InLanes:
-		return append(m.streamTiles(machine, planes, n, rows), m.directTiles(machine, planes*n, rows)...)
+		// Direct tiles are not measured beside streamed ones: see RATIONALE, "Why do products of 2 to 8 rows stream large
+		// weights, and not small ones?"
+		if streamed := m.streamTiles(machine, planes, n, rows); len(streamed) > 0 {
+			return streamed
+		}
+		return m.directTiles(machine, planes*n, rows)
 	}
 	return m.packedTiles(machine, planes, n, rows)
 }

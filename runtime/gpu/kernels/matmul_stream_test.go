@@ -82,10 +82,9 @@ func TestMatMulStreamTiles(t *testing.T) {
 		for _, tile := range tiles {
 			l, err := m.Launch(tile, c.rows)
 			require.NoError(t, err)
-			if tile.Stream != (kernels.Stream{}) {
-				require.Equal(t, [3]int{132, 1, 1}, l.Groups)
-				require.LessOrEqual(t, l.Memory, hopper.TransferMemory)
-			}
+			require.NotEqual(t, kernels.Stream{}, tile.Stream, "%v: direct tiles beside streamed ones", c)
+			require.Equal(t, [3]int{132, 1, 1}, l.Groups)
+			require.LessOrEqual(t, l.Memory, hopper.TransferMemory)
 		}
 	}
 }
