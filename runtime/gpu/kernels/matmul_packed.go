@@ -48,22 +48,25 @@ const InLanes = 1
 // in a product of n rows of weights with this number of vectors. The fastest layout comes first. The last one is 0,
 // vectors as rows, which every product can read.
 func (m Matrices) Packings(machine Machine, n, rows int) (out []int) {
-	if eights := m.eightsFor(machine, n, rows); eights > 0 {
+	m.Packed = InLanes
+	direct := len(m.directTiles(machine, n, rows)) > 0
+	if eights := m.eightsFor(machine, n, rows, direct); eights > 0 {
 		out = append(out, eights)
 	}
-	if m.Packed = InLanes; len(m.directTiles(machine, n, rows)) > 0 {
+	if direct {
 		out = append(out, InLanes)
 	}
 	return append(out, 0)
 }
 
-// eightsFor returns how many eights of vectors should be packed together for a product, or 0 if none should.
-func (m Matrices) eightsFor(machine Machine, n, rows int) int {
+// eightsFor returns how many eights of vectors should be packed together for a product, or 0 if none should. direct
+// says that directTiles has tiles for it.
+func (m Matrices) eightsFor(machine Machine, n, rows int, direct bool) int {
 	most := packedMost
 	if m.K > packedLong {
 		most = packedMostLong
 	}
-	if rows < packedLeast || rows > most || m.small(machine, n, rows) {
+	if rows < packedLeast || rows > most || m.small(machine, n, rows, direct) {
 		return 0
 	}
 	for _, eights := range packedEights {
@@ -77,17 +80,13 @@ func (m Matrices) eightsFor(machine Machine, n, rows int) int {
 
 // small reports whether a weight of n rows is so small that packed products have no gain. A packed product has more to do
 // before and after its blocks than directTiles have. Its threadgroups leave no memory for those of the next kernel.
-func (m Matrices) small(machine Machine, n, rows int) bool {
+func (m Matrices) small(machine Machine, n, rows int, direct bool) bool {
 	few := 8 * machine.Cores // rows of weights with which multiprocessors have hardly any work
 	if rows <= 64 {
 		few *= 2
 	}
-	if n < few {
-		return true
-	}
-	m.Packed = InLanes
-	return (rows <= packedFew || m.K <= packedNarrow) && n*m.K*m.Bits/8 <= packedShare*machine.Cores &&
-		len(m.directTiles(machine, n, rows)) > 0
+	return n < few || direct && (rows <= packedFew || m.K <= packedNarrow) &&
+		n*m.K*m.Bits/8 <= packedShare*machine.Cores
 }
 
 // packedEights are the numbers of eights of vectors that can be packed together. More vectors than the last number have
