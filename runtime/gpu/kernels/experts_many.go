@@ -97,7 +97,7 @@ func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 	}
 	// A thread has a pair and an expert, or several pairs. With fewer simdgroups there are fewer counts to add up.
 	simds := 32
-	for simds*e.Count*2 > 28<<10 || simds/2*32 >= max(tokens*e.Top, e.Count) && simds > 1 {
+	for simds*e.Count*2 > 28<<10 || simds/2*32 >= max(tokens*e.Top, e.Count) {
 		simds /= 2
 	}
 	l := Launch{
