@@ -145,9 +145,7 @@ inline void direct_multiply(thread const direct_weight* rows, thread const direc
       if (WEIGHT_BIASES) biases[r] = coming_biases[r];
     }
   }
-  if (DIRECT_UNIT != 1.0f) {
-    UNROLL for (int i = 0; i < EIGHTS * 8; i++) sums[i] *= DIRECT_UNIT;
-  }
+  UNROLL for (int i = 0; i < EIGHTS * 8; i++) sums[i] *= DIRECT_UNIT;
 }
 
 // The vector and the row of a lane's element e of a tile of 16 rows and eight vectors, of which first is the first.
