@@ -108,28 +108,21 @@ func (x *executable) NewInstance() (engine.Instance, error) {
 		return nil, err
 	}
 	i := &instance{Instance: inner, exe: x}
-	p, isPipelined := inner.(engine.Pipelined)
-	isPipelined = isPipelined && x.slots > 1
 	s, isStateful := inner.(engine.Stateful)
-	switch {
-	case isPipelined && isStateful:
+	if !isStateful {
+		return i, nil
+	}
+	if p, ok := inner.(engine.Pipelined); ok && x.slots > 1 {
 		return struct {
 			*instance
 			pipelined
 			stateful
 		}{i, pipelined{i, p}, stateful{i, s}}, nil
-	case isPipelined:
-		return struct {
-			*instance
-			pipelined
-		}{i, pipelined{i, p}}, nil
-	case isStateful:
-		return struct {
-			*instance
-			stateful
-		}{i, stateful{i, s}}, nil
 	}
-	return i, nil
+	return struct {
+		*instance
+		stateful
+	}{i, stateful{i, s}}, nil
 }
 
 // instance is the state of one sequence.
