@@ -13,6 +13,7 @@ import (
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/device/devicetest"
 	"github.com/etc-ml/etc/runtime/schedule"
 )
 
@@ -30,36 +31,9 @@ func watch(t *testing.T) *watched {
 	open := w.Open
 	w.Open = func() (device.Device, error) {
 		d, err := open()
-		if h, ok := d.(device.HostWriter); ok {
-			return struct {
-				counting
-				device.HostWriter
-			}{counting{d, w}, h}, err
-		}
-		return counting{d, w}, err
+		return devicetest.Counting(d, &w.submitted), err
 	}
 	return w
-}
-
-// counting is a device that counts the sequences of kernels that are submitted.
-type counting struct {
-	device.Device
-	of *watched
-}
-
-func (c counting) Record(list []device.Dispatch) (device.Sequence, error) {
-	s, err := c.Device.Record(list)
-	return counted{s, c.of}, err
-}
-
-type counted struct {
-	device.Sequence
-	of *watched
-}
-
-func (c counted) Submit() error {
-	c.of.submitted++
-	return c.Sequence.Submit()
 }
 
 func (s *watched) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/device/devicetest"
 	"github.com/etc-ml/etc/runtime/gpu/emulator"
 	"github.com/etc-ml/etc/runtime/ragged"
 	"github.com/etc-ml/etc/runtime/reference"
@@ -110,28 +111,8 @@ func emulated(t *testing.T, submitted *int) engine.Engine {
 	require.NoError(t, d.Close())
 	return gpu.Engine{Device: "emulator", Open: func() (device.Device, error) {
 		d, err := emulator.Open(emulator.Options{})
-		return counting{d, submitted}, err
+		return devicetest.Counting(d, submitted), err
 	}}
-}
-
-type counting struct {
-	device.Device
-	submitted *int
-}
-
-func (c counting) Record(list []device.Dispatch) (device.Sequence, error) {
-	s, err := c.Device.Record(list)
-	return counted{s, c.submitted}, err
-}
-
-type counted struct {
-	device.Sequence
-	submitted *int
-}
-
-func (c counted) Submit() error {
-	*c.submitted++
-	return c.Sequence.Submit()
 }
 
 // follower makes calls of two sessions, one of which is told of the calls that follow, and compares what they give.
@@ -216,7 +197,7 @@ func (f *follower) restore(p *session.Snapshot) {
 // TestAhead: a session whose calls begin before the tokens of those before them were read gives what it gives
 // otherwise: where another token is fed, across the end of a window, after prompts and snapshots.
 func TestAhead(t *testing.T) {
-	for name, make := range map[string]func(t *testing.T, calls *int) engine.Engine{
+	for name, engineOf := range map[string]func(t *testing.T, calls *int) engine.Engine{
 		"reference": func(_ *testing.T, calls *int) engine.Engine { return eager{runs: calls} },
 		"emulator":  emulated,
 	} {
@@ -252,7 +233,7 @@ func TestAhead(t *testing.T) {
 					t.Cleanup(func() { require.NoError(t, s.Close()) })
 					return s
 				}
-				f := &follower{T: t, plain: open(make(t, &ignored)), ahead: open(make(t, &calls)), calls: &calls}
+				f := &follower{T: t, plain: open(engineOf(t, &ignored)), ahead: open(engineOf(t, &calls)), calls: &calls}
 				f.follow(2, false) // from the state of no positions
 				f.prompt(7)
 				f.follow(3, false)
