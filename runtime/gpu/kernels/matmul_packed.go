@@ -78,8 +78,9 @@ func (m Matrices) eightsFor(machine Machine, n, rows int, direct bool) int {
 	return 0
 }
 
-// small reports whether a weight of n rows is so small that packed products have no gain. A packed product has more to do
-// before and after its blocks than directTiles have. Its threadgroups leave no memory for those of the next kernel.
+// small reports whether a weight of n rows is so small that a packed product is no faster than one by directTiles. A
+// packed product has more to do before its first block and behind its last one, and its threadgroups take all threadgroup
+// memory, so that no threadgroup of the next kernel starts beside them. direct is that of eightsFor.
 func (m Matrices) small(machine Machine, n, rows int, direct bool) bool {
 	few := 8 * machine.Cores // rows of weights with which multiprocessors have hardly any work
 	if rows <= 64 {

@@ -422,9 +422,10 @@ __forceinline__ uint port_and_or(uint v, uint mask, uint bits) {
 __forceinline__ uint port_fma_pair(uint a, uint b, uint c) {
   uint r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c)); return r; }
 
-// A code q of 4 bits with nothing else in its 16 bits is a number in bf16: the subnormal q 2^-133, or q 2^-129 where it stands four
-// bits further up. fma.rn.bf16x2 takes subnormals as they are, so one instruction makes two weights. Scales are multiplied
-// by 2^133 and 2^129 for that. Most of them would be infinite then, so weights are divided by 2^32.
+// A code q of 4 bits with nothing else in its 16 bits is a number in bf16: q * 2^-133 in the lowest four bits, and q * 2^-129 in the next
+// four (a subnormal number, but for codes from 8 on there, whose top bit is the lowest of the exponent). fma.rn.bf16x2 does not flush
+// subnormals to zero, so one instruction makes two weights, if the scale is multiplied by 2^133 or 2^129. Most scales would be
+// infinite then. So scales are multiplied by 2^101 or 2^97 and biases by 2^-32, and weights come out divided by 2^32.
 #define PORT_DEQUANT_UNIT 4294967296.0f
 typedef vec<uint, 3> port_affine;  // 2^101 scale, 2^97 scale and 2^-32 bias, twice each
 __forceinline__ port_affine port_affine_of(uint scale, uint bias) {
