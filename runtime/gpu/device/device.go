@@ -21,6 +21,10 @@ type Info struct {
 	ThreadgroupMemory, MaxThreads int
 	// Unified is set where the processor and the device share memory: then Wrap does not copy.
 	Unified bool
+	// PartFrom is the number of dispatches of a sequence from which on it is worthwhile to submit a small part of it
+	// first: the device begins with a sequence when the host has submitted all of it. It is 0 where the device does not
+	// wait for that.
+	PartFrom int
 }
 
 // Device is a GPU, or what stands in for one.
