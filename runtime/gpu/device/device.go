@@ -67,9 +67,9 @@ const MaxPlaced = 4096
 type HostWriter interface {
 	// NewHostBuffer makes a buffer of 1 to MaxHostBuffer bytes in the host's memory. It holds zeros. Kernels reach it,
 	// slowly. Read and Fetch wait, but have the device copy nothing: a copy takes longer than the kernel that gives a
-	// token. What is fetched is what is there when Bytes is called, and the buffer is closed after that. A word may be
-	// given as soon as it is written, before what was submitted is done: a kernel writes it once. It refuses Write and
-	// Place.
+	// token. What is fetched is what is there when Bytes is called, and the buffer is closed after that. Words may be
+	// given as soon as they are written, before what was submitted is done: a kernel writes each of them once. It refuses
+	// Write and Place.
 	NewHostBuffer(size int) (Buffer, error)
 }
 
