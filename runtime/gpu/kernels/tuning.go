@@ -206,6 +206,8 @@ func (v Vectors) cuda(t Tuning, rows int) Tuning {
 		t.Rows, simds = max(1, 8/v.M), 4
 	case rows >= 1<<16:
 		t.Rows = max(1, 4/v.M)
+	case v.M == 2 && rows <= 512 && t.Bytes*8/v.Bits*t.Lanes*2 <= v.K:
+		t.Rows, t.Split, simds = 1, 2, 12
 	case rows <= 512:
 		t.Rows = 1
 	case v.M == 1 && rows <= 1<<12 && v.K <= 4096:
@@ -232,8 +234,11 @@ func (v Vectors) cuda(t Tuning, rows int) Tuning {
 func (v Vectors) cudaSeveral(t Tuning, rows int) Tuning {
 	const simds = 8
 	switch {
-	case rows <= 512: // blocks of four rows, where there are too few for blocks of 32
-		t.Rows, t.Split = 2, 4
+	case rows <= 512: // blocks of eight rows, where there are too few for blocks of 32; of four for more vectors
+		t.Rows, t.Split = 2, 2
+		if v.M > 4 {
+			t.Split = 4
+		}
 		for t.Split > 1 && t.Bytes*8/v.Bits*t.Lanes*t.Split > v.K {
 			t.Split /= 2
 		}
