@@ -58,6 +58,7 @@ func (b *binder) largest(x *value, router kernels.Router, scales operand, indice
 		return false
 	}
 	l, err := router.Launch(rows)
+	b.chooses = &choice{router: router, rows: rows, step: len(b.plan.steps), of: i.slot}
 	return b.launch("top-k", l, err, kernels.RouterArguments[operand]{Logits: bytesOf(x), Scales: scales,
 		Experts: bytesOf(i), Scores: bytesOf(v), Step: b.stepAt(rows, nil)})
 }
@@ -240,6 +241,39 @@ func bindRoutedExperts(b *binder) bool {
 			Extra: m.extra, Y: bytesOf(m.out), Step: at})
 }
 
+// choice is a step that has chosen the largest elements of rows.
+type choice struct {
+	router kernels.Router
+	rows   int
+	step   int
+	of     *slot // of the indices
+}
+
+// sortAsChosen has the step that chooses the experts sort them, too, where it can. What it did before it still does, so
+// that other steps may read that. It returns false where there is no such kernel.
+func (m *mixture) sortAsChosen(b *binder, e kernels.ManyExperts, tile kernels.Tile, order, tiles *slot) bool {
+	c := b.chooses
+	if c == nil || c.of != m.indices.slot || c.rows != m.tokens {
+		return false
+	}
+	l, err := e.LaunchRouterSort(c.router, tile, m.tokens)
+	if !b.x.exe.target().Allowed(l, err) {
+		return false
+	}
+	s := &b.plan.steps[c.step]
+	a := s.operands // logits, scales, experts, scores, step
+	operands, written := kernels.List(l, kernels.RouterSortArguments[operand]{Logits: a[0], Scales: a[1], Experts: a[2],
+		Scores: a[3], Order: whole(order), Tiles: whole(tiles), Step: a[4]})
+	for i := range operands {
+		operands[i].write = written[i]
+	}
+	s.kind, s.launch, s.operands = "top-k and sort", l, operands
+	for _, at := range []*slot{order, tiles} {
+		at.First = min(at.First, c.step)
+	}
+	return true
+}
+
 // bindSortedExperts binds a mixture for many tokens: token-expert pairs are sorted by expert, and the rows of one
 // expert are multiplied together.
 func bindSortedExperts(b *binder) bool {
@@ -266,9 +300,11 @@ func bindSortedExperts(b *binder) bool {
 		width = 4
 	}
 	hidden, results := b.scratch(width*parts*e.Inner), b.scratch(4*parts*e.Hidden)
-	sort, err := e.LaunchSort(tile, m.tokens)
-	b.launch("experts sort", sort, err, kernels.ExpertsSortArguments[operand]{Experts: bytesOf(m.indices),
-		Order: whole(order), Tiles: whole(tiles), Step: at})
+	if !m.sortAsChosen(b, e, tile, order, tiles) {
+		sort, err := e.LaunchSort(tile, m.tokens)
+		b.launch("experts sort", sort, err, kernels.ExpertsSortArguments[operand]{Experts: bytesOf(m.indices),
+			Order: whole(order), Tiles: whole(tiles), Step: at})
+	}
 	ordered, tiled := whole(order), whole(tiles)
 	ordered.synthetic, tiled.synthetic = sortedPairs(e, tile, m.tokens)
 	read := min(m.tokens*e.Top, e.Count) + e.Parts() - e.Top

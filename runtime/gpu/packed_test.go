@@ -97,8 +97,9 @@ func TestSomeExperts(t *testing.T) {
 		compiled := run(random.tensor(t, 1, c.rows, 32))
 		require.Positive(t, compiled[c.kernel], "%d rows: kernels %v", c.rows, compiled)
 		require.Equal(t, c.kernel == "experts_once", compiled["experts_once"] > 0, "%d rows: kernels %v", c.rows, compiled)
-		require.Equal(t, strings.HasPrefix(c.kernel, "experts_direct") || c.kernel == "experts_sort",
-			compiled["experts_sort"] > 0, "%d rows: kernels %v", c.rows, compiled)
+		sorts := strings.HasPrefix(c.kernel, "experts_direct") || c.kernel == "experts_sort"
+		require.Equal(t, sorts, compiled["experts_sort"] > 0, "%d rows: kernels %v", c.rows, compiled)
+		require.Equal(t, sorts, compiled["router_sort"] > 0, "%d rows: kernels %v", c.rows, compiled)
 	}
 	for _, m := range []*ir.Module{sorted, once} {
 		compiled := runPacked(t, m, emulator.Options{Cores: 8})(random.tensor(t, 1, 7, 32))

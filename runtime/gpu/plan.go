@@ -48,6 +48,8 @@ type binder struct {
 	part *ir.Op
 	// uploaded has the copies of host values on the device.
 	uploaded map[*hostValue]*value
+	// chooses is the last step that has chosen the largest elements of rows, or nil.
+	chooses *choice
 	// slotTables are the slot tables for which the plan has checks.
 	slotTables map[slotsKey]*slotTables
 }

@@ -1318,6 +1318,34 @@ var routerSignature = Signature{Kernels: []string{"router"}, Arguments: []Argume
 	{Name: "step", Type: "int"},
 }}
 
+// RouterSortArguments are the buffers of the kernel router_sort, in order.
+type RouterSortArguments[T comparable] struct {
+	Logits  T // float
+	Scales  T // ROUTER_SCALES_T, optional: Logits stands for it
+	Experts T // int, written
+	Scores  T // float, written
+	Order   T // int, written
+	Tiles   T // int, written
+	Step    T // int
+}
+
+// Signature is what the text of the kernel router_sort declares.
+func (RouterSortArguments[T]) Signature() *Signature { return &routerSortSignature }
+
+func (a RouterSortArguments[T]) values() []T {
+	return []T{a.Logits, a.Scales, a.Experts, a.Scores, a.Order, a.Tiles, a.Step}
+}
+
+var routerSortSignature = Signature{Kernels: []string{"router_sort"}, Arguments: []Argument{
+	{Name: "logits", Type: "float"},
+	{Name: "scales", Type: "ROUTER_SCALES_T", Optional: true, Instead: 0},
+	{Name: "experts", Type: "int", Written: true},
+	{Name: "scores", Type: "float", Written: true},
+	{Name: "order", Type: "int", Written: true},
+	{Name: "tiles", Type: "int", Written: true},
+	{Name: "step", Type: "int"},
+}}
+
 // SampleChooseArguments are the buffers of the kernel sample_choose, in order.
 type SampleChooseArguments[T comparable] struct {
 	Logits      T // float
@@ -1738,6 +1766,7 @@ var signatures = map[string]*Signature{
 	"rope_angles":           &ropeAnglesSignature,
 	"rope_row_angles":       &ropeRowAnglesSignature,
 	"router":                &routerSignature,
+	"router_sort":           &routerSortSignature,
 	"sample_choose":         &sampleChooseSignature,
 	"sample_collect":        &sampleCollectSignature,
 	"sample_part":           &samplePartSignature,

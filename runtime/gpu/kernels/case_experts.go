@@ -211,6 +211,28 @@ func (e ManyExperts) sortCase(tile Tile, capacity int, s Sizes) *Case {
 	return c
 }
 
+// routerSortCase is the case of LaunchRouterSort.
+func (e ManyExperts) routerSortCase(r Router, tile Tile, capacity int, s Sizes) *Case {
+	c := newCase(s, min(capacity, 7), 0)
+	c.Capacity = max(c.Capacity, capacity)
+	l, _ := e.LaunchRouterSort(r, tile, capacity)
+	logits, scales := c.random(F32, c.Tokens*r.Experts), r.scales(c)
+	experts, scores := c.out(I32, capacity*r.Top), c.out(F32, capacity*r.Top)
+	all := e.SortedTiles(tile, capacity)
+	order, tiles := c.out(I32, capacity*e.Parts()), c.out(I32, 4*all)
+	c.run(l, RouterSortArguments[*Buffer]{Logits: logits, Scales: scales, Experts: experts, Scores: scores, Order: order,
+		Tiles: tiles, Step: c.step()})
+	c.reference = func() {
+		chosen := make([]int32, c.Tokens*r.Top)
+		r.Reference(logits.Values(), scales.Values(), chosen, c.want(scores, Bounds{1e-6, sums(1)}, len(chosen)))
+		c.wantInts(experts, chosen)
+		wantOrder, wantTiles := e.ReferenceSort(tile, chosen)
+		c.wantInts(order, wantOrder)
+		c.wantInts(tiles, flat(wantTiles, all))
+	}
+	return c
+}
+
 // casePairs returns the experts of the tokens for tiled products, and their number. A self-test has three experts. For
 // tiles with BK 0 it has experts with one, two and more groups of eight pairs, since the kernel has different code for
 // each number.
