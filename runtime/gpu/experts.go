@@ -58,9 +58,9 @@ func (b *binder) largest(x *value, router kernels.Router, scales operand, indice
 		return false
 	}
 	l, err := router.Launch(rows)
-	b.chooses = &choice{router: router, rows: rows, step: len(b.plan.steps), of: i.slot}
-	return b.launch("top-k", l, err, kernels.RouterArguments[operand]{Logits: bytesOf(x), Scales: scales,
-		Experts: bytesOf(i), Scores: bytesOf(v), Step: b.stepAt(rows, nil)})
+	b.chooses = &choice{router, rows, len(b.plan.steps), kernels.RouterArguments[operand]{Logits: bytesOf(x),
+		Scales: scales, Experts: bytesOf(i), Scores: bytesOf(v), Step: b.stepAt(rows, nil)}}
+	return b.launch("top-k", l, err, b.chooses.arguments)
 }
 
 // bindSoftmax normalizes rows to probabilities.
@@ -243,34 +243,26 @@ func bindRoutedExperts(b *binder) bool {
 
 // choice is a step that has chosen the largest elements of rows.
 type choice struct {
-	router kernels.Router
-	rows   int
-	step   int
-	of     *slot // of the indices
+	router    kernels.Router
+	rows      int
+	step      int
+	arguments kernels.RouterArguments[operand]
 }
 
 // sortAsChosen has the step that chooses the experts sort them, too, where it can. What it did before it still does, so
 // that other steps may read that. It returns false where there is no such kernel.
 func (m *mixture) sortAsChosen(b *binder, e kernels.ManyExperts, tile kernels.Tile, order, tiles *slot) bool {
 	c := b.chooses
-	if c == nil || c.of != m.indices.slot || c.rows != m.tokens {
+	if c == nil || c.arguments.Experts != bytesOf(m.indices) || c.rows != m.tokens {
 		return false
 	}
 	l, err := e.LaunchRouterSort(c.router, tile, m.tokens)
 	if !b.x.exe.target().Allowed(l, err) {
 		return false
 	}
-	s := &b.plan.steps[c.step]
-	a := s.operands // logits, scales, experts, scores, step
-	operands, written := kernels.List(l, kernels.RouterSortArguments[operand]{Logits: a[0], Scales: a[1], Experts: a[2],
-		Scores: a[3], Order: whole(order), Tiles: whole(tiles), Step: a[4]})
-	for i := range operands {
-		operands[i].write = written[i]
-	}
-	s.kind, s.launch, s.operands = "top-k and sort", l, operands
-	for _, at := range []*slot{order, tiles} {
-		at.First = min(at.First, c.step)
-	}
+	a := c.arguments
+	b.extend(c.step, "top-k and sort", l, kernels.RouterSortArguments[operand]{Logits: a.Logits, Scales: a.Scales,
+		Experts: a.Experts, Scores: a.Scores, Order: whole(order), Tiles: whole(tiles), Step: a.Step}, order, tiles)
 	return true
 }
 
@@ -322,7 +314,47 @@ func bindSortedExperts(b *binder) bool {
 	b.reading(read * m.down.bytes())
 	e.Residual = b.Op.Input("extra") != nil
 	combine, err := e.LaunchCombine(m.tokens)
-	return b.launch("experts combine", combine, err,
-		kernels.ExpertsCombineArguments[operand]{X: whole(results), Scores: bytesOf(m.scores), Extra: m.extra,
-			Gates: common.score, Y: bytesOf(m.out), Step: at})
+	b.combined = &combined{kernel: e, tokens: m.tokens, step: len(b.plan.steps), y: m.out,
+		arguments: kernels.ExpertsCombineArguments[operand]{X: whole(results), Scores: bytesOf(m.scores), Extra: m.extra,
+			Gates: common.score, Y: bytesOf(m.out), Step: at}}
+	return b.launch("experts combine", combine, err, b.combined.arguments)
+}
+
+// combined is a step that has added up what the experts of each token gave.
+type combined struct {
+	kernel    kernels.ManyExperts
+	tokens    int
+	step      int
+	y         *value // the sums
+	arguments kernels.ExpertsCombineArguments[operand]
+}
+
+// prepareAsCombined has the step that made x prepare its rows, too, where that is a step that has added up experts. What
+// it did before it still does. It returns false where there is no such kernel.
+func (b *binder) prepareAsCombined(p kernels.Prepare, x *value, norm, y operand) bool {
+	c := b.combined
+	if c == nil || c.y.slot != x.slot || c.y.at() != x.at() || x.len() != c.tokens*c.kernel.Hidden {
+		return false
+	}
+	l, err := c.kernel.LaunchCombineNorm(p, c.tokens)
+	if !b.x.exe.target().Allowed(l, err) {
+		return false
+	}
+	a := c.arguments
+	b.extend(c.step, "experts combine and norm", l, kernels.ExpertsCombineNormArguments[operand]{X: a.X, Scores: a.Scores,
+		Extra: a.Extra, Gates: a.Gates, Y: a.Y, Step: a.Step, Norm: norm, Normed: y}, y.slot)
+	return true
+}
+
+// extend replaces a step by one that does the same and also writes more slots.
+func (b *binder) extend(at int, kind string, l kernels.Launch, a kernels.Arguments[operand], more ...*slot) {
+	operands, written := kernels.List(l, a)
+	for i := range operands {
+		operands[i].write = written[i]
+	}
+	s := &b.plan.steps[at]
+	s.kind, s.launch, s.operands = kind, l, operands
+	for _, to := range more {
+		to.First = min(to.First, at)
+	}
 }

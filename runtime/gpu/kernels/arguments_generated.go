@@ -608,6 +608,36 @@ var expertsCombineSignature = Signature{Kernels: []string{"experts_combine"}, Ar
 	{Name: "gates", Type: "float", Optional: true, Instead: 1},
 }}
 
+// ExpertsCombineNormArguments are the buffers of the kernel experts_combine_norm, in order.
+type ExpertsCombineNormArguments[T comparable] struct {
+	X      T // float
+	Scores T // float
+	Extra  T // float, optional: X stands for it
+	Y      T // float, written
+	Norm   T // float
+	Normed T // bfloat, written
+	Step   T // int
+	Gates  T // float, optional: Scores stands for it
+}
+
+// Signature is what the text of the kernel experts_combine_norm declares.
+func (ExpertsCombineNormArguments[T]) Signature() *Signature { return &expertsCombineNormSignature }
+
+func (a ExpertsCombineNormArguments[T]) values() []T {
+	return []T{a.X, a.Scores, a.Extra, a.Y, a.Norm, a.Normed, a.Step, a.Gates}
+}
+
+var expertsCombineNormSignature = Signature{Kernels: []string{"experts_combine_norm"}, Arguments: []Argument{
+	{Name: "x", Type: "float"},
+	{Name: "scores", Type: "float"},
+	{Name: "extra", Type: "float", Optional: true, Instead: 0},
+	{Name: "y", Type: "float", Written: true},
+	{Name: "norm", Type: "float"},
+	{Name: "normed", Type: "bfloat", Written: true},
+	{Name: "step", Type: "int"},
+	{Name: "gates", Type: "float", Optional: true, Instead: 1},
+}}
+
 // ExpertsDownArguments are the buffers of the kernel experts_down, in order.
 type ExpertsDownArguments[T comparable] struct {
 	W       WeightArguments[T]
@@ -1730,6 +1760,7 @@ var signatures = map[string]*Signature{
 	"once_choose":           &expertsChooseSignature,
 	"stream_choose":         &expertsChooseSignature,
 	"experts_combine":       &expertsCombineSignature,
+	"experts_combine_norm":  &expertsCombineNormSignature,
 	"experts_down":          &expertsDownSignature,
 	"experts_join":          &expertsJoinSignature,
 	"stream_join":           &expertsJoinSignature,

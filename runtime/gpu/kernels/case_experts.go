@@ -385,22 +385,43 @@ func (e ManyExperts) combineCase(s Sizes) *Case {
 	gates := c.random(F32, c.Tokens)
 	c.run(l, ExpertsCombineArguments[*Buffer]{X: x, Scores: scores, Extra: extra, Y: out, Gates: gates, Step: c.step()})
 	c.reference = func() {
-		y := c.want(out, Bounds{2e-6, sums(1)}, c.Tokens*e.Hidden)
-		for i := range y {
-			sum := 0.0
-			if e.Residual {
-				sum = float64(extra.Values()[i])
-			}
-			token := i / e.Hidden
-			for j := range e.Parts() {
-				score := 1 / (1 + math.Exp(-float64(gates.Values()[token])))
-				if j >= btoi(e.Shared) {
-					score = float64(scores.Values()[token*e.Top+j-btoi(e.Shared)])
-				}
-				sum += float64(score * float64(x.Values()[(token*e.Parts()+j)*e.Hidden+i%e.Hidden]))
-			}
-			y[i] = float32(sum)
+		e.referenceCombine(x.Values(), scores.Values(), extra.Values(), gates.Values(), c.want(out, Bounds{2e-6, sums(1)}, c.Tokens*e.Hidden))
+	}
+	return c
+}
+
+// referenceCombine computes what LaunchCombine does.
+func (e ManyExperts) referenceCombine(x, scores, extra, gates, y []float32) {
+	for i := range y {
+		sum := 0.0
+		if e.Residual {
+			sum = float64(extra[i])
 		}
+		token := i / e.Hidden
+		for j := range e.Parts() {
+			score := 1 / (1 + math.Exp(-float64(gates[token])))
+			if j >= btoi(e.Shared) {
+				score = float64(scores[token*e.Top+j-btoi(e.Shared)])
+			}
+			sum += float64(score * float64(x[(token*e.Parts()+j)*e.Hidden+i%e.Hidden]))
+		}
+		y[i] = float32(sum)
+	}
+}
+
+// combineNormCase is the case of LaunchCombineNorm.
+func (e ManyExperts) combineNormCase(p Prepare, s Sizes) *Case {
+	c := newCase(s, caseTokens, 0)
+	l, _ := e.LaunchCombineNorm(p, c.Capacity)
+	x, scores := c.random(F32, c.Tokens*e.Parts()*e.Hidden), c.random(F32, c.Tokens*e.Top)
+	extra, out := c.random(F32, c.Tokens*e.Hidden), c.out(F32, c.Capacity*e.Hidden)
+	gates, norm, normed := c.random(F32, c.Tokens), c.norm(p.Norm, p.K), c.out(BF16, c.Capacity*e.Hidden)
+	c.run(l, ExpertsCombineNormArguments[*Buffer]{X: x, Scores: scores, Extra: extra, Y: out, Norm: norm, Normed: normed,
+		Gates: gates, Step: c.step()})
+	c.reference = func() {
+		y := c.want(out, Bounds{2e-6, sums(1)}, c.Tokens*e.Hidden)
+		e.referenceCombine(x.Values(), scores.Values(), extra.Values(), gates.Values(), y)
+		p.Reference(y, norm.Values(), c.want(normed, Bounds{4e-3, roundedOnce}, len(y)))
 	}
 	return c
 }

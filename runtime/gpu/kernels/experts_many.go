@@ -179,11 +179,34 @@ func (e ManyExperts) LaunchCombine(tokens int) (Launch, error) {
 	}
 	threads := min(128, ceil(e.Hidden/4, 32)*32)
 	return Launch{
-		File: "experts_sort", Kernel: "experts_combine", Case: e.combineCase,
-		Defines: define("SORT_TOP", e.Top, "SORT_SHARED", e.Shared, "COMBINE_N", e.Hidden, "COMBINE_RESIDUAL", e.Residual,
-			"COMBINE_THREADS", threads),
-		Groups: [3]int{ceil(e.Hidden/4, threads), tokens, 1}, Threads: [3]int{threads, 1, 1},
+		File: "experts_combine", Kernel: "experts_combine", Case: e.combineCase,
+		Defines: e.combineDefines(threads),
+		Groups:  [3]int{ceil(e.Hidden/4, threads), tokens, 1}, Threads: [3]int{threads, 1, 1},
 	}, nil
+}
+
+// LaunchCombineNorm is the dispatch of LaunchCombine and of a Prepare p of its results as one, for up to tokens tokens. p
+// has a norm with weights in f32, and vectors in the order of lanes. It takes ExpertsCombineNormArguments: those of
+// LaunchCombine, and Norm f32 [Hidden] and Normed bf16 [T, Hidden] of the Prepare. No kernel may write Norm, since this
+// kernel reads it before the kernels before it are done.
+func (e ManyExperts) LaunchCombineNorm(p Prepare, tokens int) (Launch, error) {
+	if p.K != e.Hidden || p.Norm != NormF32 || p.Packed != InLanes || p.Exact || p.K%packedColumns != 0 || p.K > 4096 {
+		return Launch{}, fmt.Errorf("experts_combine_norm: %d columns, and then vectors %+v, want a norm with weights in "+
+			"f32, vectors in the order of lanes, and a multiple of %d columns up to 4096", e.Hidden, p, packedColumns)
+	}
+	threads := ceil(e.Hidden/4, 32) * 32
+	l := Launch{
+		File: "experts_combine", Kernel: "experts_combine_norm",
+		Defines: append(e.combineDefines(threads), define("COMBINE_EPS", p.Eps)...),
+		Groups:  [3]int{tokens, 1, 1}, Threads: [3]int{threads, 1, 1},
+	}
+	l.Case = func(s Sizes) *Case { return e.combineNormCase(p, s) }
+	return l, nil
+}
+
+func (e ManyExperts) combineDefines(threads int) []Define {
+	return define("SORT_TOP", e.Top, "SORT_SHARED", e.Shared, "COMBINE_N", e.Hidden, "COMBINE_RESIDUAL", e.Residual,
+		"COMBINE_THREADS", threads)
 }
 
 // ReferenceSort computes what LaunchSort does for experts [T, Top]: the order of the parts, and tiles of BM rows. The

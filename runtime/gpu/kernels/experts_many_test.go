@@ -55,6 +55,22 @@ func TestRouterSort(t *testing.T) {
 	require.EqualError(t, err, "router: the 8 largest of 257 experts, want at most 32 of at most 256")
 }
 
+func TestCombineNorm(t *testing.T) {
+	t.Parallel()
+	for _, e := range []kernels.ManyExperts{{Count: 5, Top: 2, Hidden: 128}, {Count: 5, Top: 3, Hidden: 640, Residual: true},
+		{Count: 9, Top: 8, Hidden: 384, Shared: true, Residual: true}, {Count: 12, Top: 11, Hidden: 128, Shared: true}} {
+		t.Run(fmt.Sprint(e.Top, e.Hidden), func(t *testing.T) {
+			t.Parallel()
+			p := kernels.Prepare{K: e.Hidden, Packed: kernels.InLanes, Norm: kernels.NormF32, Eps: 1e-6}
+			l, err := e.LaunchCombineNorm(p, 6)
+			require.NoError(t, err)
+			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 5, Capacity: 6}))
+		})
+	}
+	_, err := kernels.ManyExperts{Top: 2, Hidden: 128}.LaunchCombineNorm(kernels.Prepare{K: 128, Packed: kernels.InLanes}, 4)
+	require.ErrorContains(t, err, "experts_combine_norm: 128 columns, and then vectors ")
+}
+
 func TestManyExperts(t *testing.T) {
 	t.Parallel()
 	direct := kernels.ManyExperts{Format: affine4, Count: 3, Top: 2, Hidden: 256, Inner: 512,
