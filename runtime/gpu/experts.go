@@ -58,9 +58,8 @@ func (b *binder) largest(x *value, router kernels.Router, scales operand, indice
 		return false
 	}
 	l, err := router.Launch(rows)
-	b.chooses = &choice{router, rows, len(b.plan.steps), kernels.RouterArguments[operand]{Logits: bytesOf(x),
-		Scales: scales, Experts: bytesOf(i), Scores: bytesOf(v), Step: b.stepAt(rows, nil)}}
-	return b.launch("top-k", l, err, b.chooses.arguments)
+	return b.launch("top-k", l, err, kernels.RouterArguments[operand]{Logits: bytesOf(x), Scales: scales,
+		Experts: bytesOf(i), Scores: bytesOf(v), Step: b.stepAt(rows, nil)})
 }
 
 // bindSoftmax normalizes rows to probabilities.
@@ -241,31 +240,6 @@ func bindRoutedExperts(b *binder) bool {
 			Extra: m.extra, Y: bytesOf(m.out), Step: at})
 }
 
-// choice is a step that has chosen the largest elements of rows.
-type choice struct {
-	router    kernels.Router
-	rows      int
-	step      int
-	arguments kernels.RouterArguments[operand]
-}
-
-// sortAsChosen has the step that chooses the experts sort them, too, where it can. What it did before it still does, so
-// that other steps may read that. It returns false where there is no such kernel.
-func (m *mixture) sortAsChosen(b *binder, e kernels.ManyExperts, tile kernels.Tile, order, tiles *slot) bool {
-	c := b.chooses
-	if c == nil || c.arguments.Experts != bytesOf(m.indices) || c.rows != m.tokens {
-		return false
-	}
-	l, err := e.LaunchRouterSort(c.router, tile, m.tokens)
-	if !b.x.exe.target().Allowed(l, err) {
-		return false
-	}
-	a := c.arguments
-	b.extend(c.step, "top-k and sort", l, kernels.RouterSortArguments[operand]{Logits: a.Logits, Scales: a.Scales,
-		Experts: a.Experts, Scores: a.Scores, Order: whole(order), Tiles: whole(tiles), Step: a.Step}, order, tiles)
-	return true
-}
-
 // bindSortedExperts binds a mixture for many tokens: token-expert pairs are sorted by expert, and the rows of one
 // expert are multiplied together.
 func bindSortedExperts(b *binder) bool {
@@ -292,11 +266,9 @@ func bindSortedExperts(b *binder) bool {
 		width = 4
 	}
 	hidden, results := b.scratch(width*parts*e.Inner), b.scratch(4*parts*e.Hidden)
-	if !m.sortAsChosen(b, e, tile, order, tiles) {
-		sort, err := e.LaunchSort(tile, m.tokens)
-		b.launch("experts sort", sort, err, kernels.ExpertsSortArguments[operand]{Experts: bytesOf(m.indices),
-			Order: whole(order), Tiles: whole(tiles), Step: at})
-	}
+	sort, err := e.LaunchSort(tile, m.tokens)
+	b.launch("experts sort", sort, err, kernels.ExpertsSortArguments[operand]{Experts: bytesOf(m.indices),
+		Order: whole(order), Tiles: whole(tiles), Step: at})
 	ordered, tiled := whole(order), whole(tiles)
 	ordered.synthetic, tiled.synthetic = sortedPairs(e, tile, m.tokens)
 	read := min(m.tokens*e.Top, e.Count) + e.Parts() - e.Top
@@ -314,47 +286,7 @@ func bindSortedExperts(b *binder) bool {
 	b.reading(read * m.down.bytes())
 	e.Residual = b.Op.Input("extra") != nil
 	combine, err := e.LaunchCombine(m.tokens)
-	b.combined = &combined{kernel: e, tokens: m.tokens, step: len(b.plan.steps), y: m.out,
-		arguments: kernels.ExpertsCombineArguments[operand]{X: whole(results), Scores: bytesOf(m.scores), Extra: m.extra,
-			Gates: common.score, Y: bytesOf(m.out), Step: at}}
-	return b.launch("experts combine", combine, err, b.combined.arguments)
-}
-
-// combined is a step that has added up what the experts of each token gave.
-type combined struct {
-	kernel    kernels.ManyExperts
-	tokens    int
-	step      int
-	y         *value // the sums
-	arguments kernels.ExpertsCombineArguments[operand]
-}
-
-// prepareAsCombined has the step that made x prepare its rows, too, where that is a step that has added up experts. What
-// it did before it still does. It returns false where there is no such kernel.
-func (b *binder) prepareAsCombined(p kernels.Prepare, x *value, norm, y operand) bool {
-	c := b.combined
-	if c == nil || c.y.slot != x.slot || c.y.at() != x.at() || x.len() != c.tokens*c.kernel.Hidden {
-		return false
-	}
-	l, err := c.kernel.LaunchCombineNorm(p, c.tokens)
-	if !b.x.exe.target().Allowed(l, err) {
-		return false
-	}
-	a := c.arguments
-	b.extend(c.step, "experts combine and norm", l, kernels.ExpertsCombineNormArguments[operand]{X: a.X, Scores: a.Scores,
-		Extra: a.Extra, Gates: a.Gates, Y: a.Y, Step: a.Step, Norm: norm, Normed: y}, y.slot)
-	return true
-}
-
-// extend replaces a step by one that does the same and also writes more slots.
-func (b *binder) extend(at int, kind string, l kernels.Launch, a kernels.Arguments[operand], more ...*slot) {
-	operands, written := kernels.List(l, a)
-	for i := range operands {
-		operands[i].write = written[i]
-	}
-	s := &b.plan.steps[at]
-	s.kind, s.launch, s.operands = kind, l, operands
-	for _, to := range more {
-		to.First = min(to.First, at)
-	}
+	return b.launch("experts combine", combine, err,
+		kernels.ExpertsCombineArguments[operand]{X: whole(results), Scores: bytesOf(m.scores), Extra: m.extra,
+			Gates: common.score, Y: bytesOf(m.out), Step: at})
 }

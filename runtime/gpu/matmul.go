@@ -30,9 +30,6 @@ func bindPrepare(b *binder) bool {
 	args := kernels.MatMulPrepareArguments[operand]{X: bytesOf(x), Y: bytesOf(v), Step: b.stepAt(rows, nil)}
 	p.Norm, p.Eps, args.Norm = norm.vectors()
 	b.Values[b.Op.Result()] = v
-	if b.prepareAsCombined(p, x, args.Norm, args.Y) {
-		return true
-	}
 	l, err := p.Launch(rows)
 	return b.launch("prepare", l, err, args)
 }

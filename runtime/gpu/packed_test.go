@@ -88,7 +88,7 @@ func TestSomeExperts(t *testing.T) {
 	}{
 		{sorted, 2, "experts", false}, {sorted, 4, "experts_direct, shared", true}, {sorted, 8, "experts_direct, shared", false},
 		{once, 4, "experts", false}, {once, 5, "experts_once", true}, {once, 8, "experts_once", false},
-		{once, 12, "router_sort", false},
+		{once, 12, "experts_sort", false},
 	} {
 		if testing.Short() && !c.short {
 			continue
@@ -97,12 +97,12 @@ func TestSomeExperts(t *testing.T) {
 		compiled := run(random.tensor(t, 1, c.rows, 32))
 		require.Positive(t, compiled[c.kernel], "%d rows: kernels %v", c.rows, compiled)
 		require.Equal(t, c.kernel == "experts_once", compiled["experts_once"] > 0, "%d rows: kernels %v", c.rows, compiled)
-		sorts := strings.HasPrefix(c.kernel, "experts_direct") || c.kernel == "router_sort"
-		require.Equal(t, sorts, compiled["router_sort"] > 0, "%d rows: kernels %v", c.rows, compiled)
+		require.Equal(t, strings.HasPrefix(c.kernel, "experts_direct") || c.kernel == "experts_sort",
+			compiled["experts_sort"] > 0, "%d rows: kernels %v", c.rows, compiled)
 	}
 	for _, m := range []*ir.Module{sorted, once} {
 		compiled := runPacked(t, m, emulator.Options{Cores: 8})(random.tensor(t, 1, 7, 32))
-		require.Zero(t, compiled["experts_once"]+compiled["router_sort"]+compiled["experts_sort"], "kernels: %v", compiled)
+		require.Zero(t, compiled["experts_once"]+compiled["experts_sort"], "kernels: %v", compiled)
 	}
 }
 

@@ -48,10 +48,6 @@ type binder struct {
 	part *ir.Op
 	// uploaded has the copies of host values on the device.
 	uploaded map[*hostValue]*value
-	// chooses is the last step that has chosen the largest elements of rows, and combined the last one that has added up
-	// experts; nil where there is none.
-	chooses  *choice
-	combined *combined
 	// slotTables are the slot tables for which the plan has checks.
 	slotTables map[slotsKey]*slotTables
 }

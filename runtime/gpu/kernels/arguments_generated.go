@@ -608,36 +608,6 @@ var expertsCombineSignature = Signature{Kernels: []string{"experts_combine"}, Ar
 	{Name: "gates", Type: "float", Optional: true, Instead: 1},
 }}
 
-// ExpertsCombineNormArguments are the buffers of the kernel experts_combine_norm, in order.
-type ExpertsCombineNormArguments[T comparable] struct {
-	X      T // float
-	Scores T // float
-	Extra  T // float, optional: X stands for it
-	Y      T // float, written
-	Norm   T // float
-	Normed T // bfloat, written
-	Step   T // int
-	Gates  T // float, optional: Scores stands for it
-}
-
-// Signature is what the text of the kernel experts_combine_norm declares.
-func (ExpertsCombineNormArguments[T]) Signature() *Signature { return &expertsCombineNormSignature }
-
-func (a ExpertsCombineNormArguments[T]) values() []T {
-	return []T{a.X, a.Scores, a.Extra, a.Y, a.Norm, a.Normed, a.Step, a.Gates}
-}
-
-var expertsCombineNormSignature = Signature{Kernels: []string{"experts_combine_norm"}, Arguments: []Argument{
-	{Name: "x", Type: "float"},
-	{Name: "scores", Type: "float"},
-	{Name: "extra", Type: "float", Optional: true, Instead: 0},
-	{Name: "y", Type: "float", Written: true},
-	{Name: "norm", Type: "float"},
-	{Name: "normed", Type: "bfloat", Written: true},
-	{Name: "step", Type: "int"},
-	{Name: "gates", Type: "float", Optional: true, Instead: 1},
-}}
-
 // ExpertsDownArguments are the buffers of the kernel experts_down, in order.
 type ExpertsDownArguments[T comparable] struct {
 	W       WeightArguments[T]
@@ -1348,34 +1318,6 @@ var routerSignature = Signature{Kernels: []string{"router"}, Arguments: []Argume
 	{Name: "step", Type: "int"},
 }}
 
-// RouterSortArguments are the buffers of the kernel router_sort, in order.
-type RouterSortArguments[T comparable] struct {
-	Logits  T // float
-	Scales  T // ROUTER_SCALES_T, optional: Logits stands for it
-	Experts T // int, written
-	Scores  T // float, written
-	Order   T // int, written
-	Tiles   T // int, written
-	Step    T // int
-}
-
-// Signature is what the text of the kernel router_sort declares.
-func (RouterSortArguments[T]) Signature() *Signature { return &routerSortSignature }
-
-func (a RouterSortArguments[T]) values() []T {
-	return []T{a.Logits, a.Scales, a.Experts, a.Scores, a.Order, a.Tiles, a.Step}
-}
-
-var routerSortSignature = Signature{Kernels: []string{"router_sort"}, Arguments: []Argument{
-	{Name: "logits", Type: "float"},
-	{Name: "scales", Type: "ROUTER_SCALES_T", Optional: true, Instead: 0},
-	{Name: "experts", Type: "int", Written: true},
-	{Name: "scores", Type: "float", Written: true},
-	{Name: "order", Type: "int", Written: true},
-	{Name: "tiles", Type: "int", Written: true},
-	{Name: "step", Type: "int"},
-}}
-
 // SampleChooseArguments are the buffers of the kernel sample_choose, in order.
 type SampleChooseArguments[T comparable] struct {
 	Logits      T // float
@@ -1760,7 +1702,6 @@ var signatures = map[string]*Signature{
 	"once_choose":           &expertsChooseSignature,
 	"stream_choose":         &expertsChooseSignature,
 	"experts_combine":       &expertsCombineSignature,
-	"experts_combine_norm":  &expertsCombineNormSignature,
 	"experts_down":          &expertsDownSignature,
 	"experts_join":          &expertsJoinSignature,
 	"stream_join":           &expertsJoinSignature,
@@ -1797,7 +1738,6 @@ var signatures = map[string]*Signature{
 	"rope_angles":           &ropeAnglesSignature,
 	"rope_row_angles":       &ropeRowAnglesSignature,
 	"router":                &routerSignature,
-	"router_sort":           &routerSortSignature,
 	"sample_choose":         &sampleChooseSignature,
 	"sample_collect":        &sampleCollectSignature,
 	"sample_part":           &samplePartSignature,

@@ -211,28 +211,6 @@ func (e ManyExperts) sortCase(tile Tile, capacity int, s Sizes) *Case {
 	return c
 }
 
-// routerSortCase is the case of LaunchRouterSort.
-func (e ManyExperts) routerSortCase(r Router, tile Tile, capacity int, s Sizes) *Case {
-	c := newCase(s, min(capacity, 7), 0)
-	c.Capacity = max(c.Capacity, capacity)
-	l, _ := e.LaunchRouterSort(r, tile, capacity)
-	logits, scales := c.random(F32, c.Tokens*r.Experts), r.scales(c)
-	experts, scores := c.out(I32, capacity*r.Top), c.out(F32, capacity*r.Top)
-	all := e.SortedTiles(tile, capacity)
-	order, tiles := c.out(I32, capacity*e.Parts()), c.out(I32, 4*all)
-	c.run(l, RouterSortArguments[*Buffer]{Logits: logits, Scales: scales, Experts: experts, Scores: scores, Order: order,
-		Tiles: tiles, Step: c.step()})
-	c.reference = func() {
-		chosen := make([]int32, c.Tokens*r.Top)
-		r.Reference(logits.Values(), scales.Values(), chosen, c.want(scores, Bounds{1e-6, sums(1)}, len(chosen)))
-		c.wantInts(experts, chosen)
-		wantOrder, wantTiles := e.ReferenceSort(tile, chosen)
-		c.wantInts(order, wantOrder)
-		c.wantInts(tiles, flat(wantTiles, all))
-	}
-	return c
-}
-
 // casePairs returns the experts of the tokens for tiled products, and their number. A self-test has three experts. For
 // tiles with BK 0 it has experts with one, two and more groups of eight pairs, since the kernel has different code for
 // each number.
@@ -385,43 +363,22 @@ func (e ManyExperts) combineCase(s Sizes) *Case {
 	gates := c.random(F32, c.Tokens)
 	c.run(l, ExpertsCombineArguments[*Buffer]{X: x, Scores: scores, Extra: extra, Y: out, Gates: gates, Step: c.step()})
 	c.reference = func() {
-		e.referenceCombine(x.Values(), scores.Values(), extra.Values(), gates.Values(), c.want(out, Bounds{2e-6, sums(1)}, c.Tokens*e.Hidden))
-	}
-	return c
-}
-
-// referenceCombine computes what LaunchCombine does.
-func (e ManyExperts) referenceCombine(x, scores, extra, gates, y []float32) {
-	for i := range y {
-		sum := 0.0
-		if e.Residual {
-			sum = float64(extra[i])
-		}
-		token := i / e.Hidden
-		for j := range e.Parts() {
-			score := 1 / (1 + math.Exp(-float64(gates[token])))
-			if j >= btoi(e.Shared) {
-				score = float64(scores[token*e.Top+j-btoi(e.Shared)])
-			}
-			sum += float64(score * float64(x[(token*e.Parts()+j)*e.Hidden+i%e.Hidden]))
-		}
-		y[i] = float32(sum)
-	}
-}
-
-// combineNormCase is the case of LaunchCombineNorm.
-func (e ManyExperts) combineNormCase(p Prepare, s Sizes) *Case {
-	c := newCase(s, caseTokens, 0)
-	l, _ := e.LaunchCombineNorm(p, c.Capacity)
-	x, scores := c.random(F32, c.Tokens*e.Parts()*e.Hidden), c.random(F32, c.Tokens*e.Top)
-	extra, out := c.random(F32, c.Tokens*e.Hidden), c.out(F32, c.Capacity*e.Hidden)
-	gates, norm, normed := c.random(F32, c.Tokens), c.norm(p.Norm, p.K), c.out(BF16, c.Capacity*e.Hidden)
-	c.run(l, ExpertsCombineNormArguments[*Buffer]{X: x, Scores: scores, Extra: extra, Y: out, Norm: norm, Normed: normed,
-		Gates: gates, Step: c.step()})
-	c.reference = func() {
 		y := c.want(out, Bounds{2e-6, sums(1)}, c.Tokens*e.Hidden)
-		e.referenceCombine(x.Values(), scores.Values(), extra.Values(), gates.Values(), y)
-		p.Reference(y, norm.Values(), c.want(normed, Bounds{4e-3, roundedOnce}, len(y)))
+		for i := range y {
+			sum := 0.0
+			if e.Residual {
+				sum = float64(extra.Values()[i])
+			}
+			token := i / e.Hidden
+			for j := range e.Parts() {
+				score := 1 / (1 + math.Exp(-float64(gates.Values()[token])))
+				if j >= btoi(e.Shared) {
+					score = float64(scores.Values()[token*e.Top+j-btoi(e.Shared)])
+				}
+				sum += float64(score * float64(x.Values()[(token*e.Parts()+j)*e.Hidden+i%e.Hidden]))
+			}
+			y[i] = float32(sum)
+		}
 	}
 	return c
 }

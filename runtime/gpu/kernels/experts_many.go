@@ -7,7 +7,7 @@ import (
 
 // ManyExperts is a mixture of experts for many tokens: token-expert pairs are sorted by expert, and an expert's weights
 // are multiplied with all of its tokens at once. There are five dispatches: Prepare (for Hidden columns, with the
-// norm), LaunchSort, LaunchUp, LaunchDown, LaunchCombine. LaunchRouterSort is the choice of the experts and LaunchSort.
+// norm), LaunchSort, LaunchUp, LaunchDown, LaunchCombine.
 type ManyExperts struct {
 	Format
 	Count, Top    int
@@ -102,40 +102,12 @@ func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 	}
 	l := Launch{
 		File: "experts_sort", Kernel: "experts_sort",
-		Defines: e.sortDefines(t, tokens, simds),
-		Groups:  [3]int{1, 1, 1}, Threads: [3]int{simds * 32, 1, 1},
+		Defines: define("SORT_TOP", e.Top, "SORT_SHARED", e.Shared, "SORT_EXPERTS", e.Count, "SORT_SIMDS", simds,
+			"SORT_ROWS", t.BM, "SORT_TILES", e.SortedTiles(t, tokens)),
+		Groups: [3]int{1, 1, 1}, Threads: [3]int{simds * 32, 1, 1},
 	}
 	l.Case = func(s Sizes) *Case { return e.sortCase(t, tokens, s) }
 	return l, nil
-}
-
-// mostRouted is the largest number of tokens of LaunchRouterSort, and mostSorted that of experts. Its threadgroup has
-// routerSimds simdgroups, as many as its memory has room for on any device.
-const mostRouted, mostSorted, routerSimds = 16, 32 * routerSimds, 8
-
-// LaunchRouterSort is the dispatch of r and of LaunchSort behind it as one, for up to tokens tokens. It takes
-// RouterSortArguments: those of both.
-func (e ManyExperts) LaunchRouterSort(r Router, t Tile, tokens int) (Launch, error) {
-	if err := r.check(mostSorted); err != nil {
-		return Launch{}, err
-	}
-	if tokens > mostRouted || r.Experts != e.Count || r.Top != e.Top {
-		return Launch{}, fmt.Errorf("router_sort: %d tokens with %d of %d experts, want at most %d tokens, and %d of %d "+
-			"experts as the router chooses", tokens, e.Top, e.Count, mostRouted, r.Top, r.Experts)
-	}
-	l := Launch{
-		File: "router_sort", Kernel: "router_sort",
-		Defines: append(append(r.defines(), e.sortDefines(t, tokens, routerSimds)...), define("ROUTED_TOKENS", mostRouted)...),
-		Groups:  [3]int{1, 1, 1}, Threads: [3]int{routerSimds * 32, 1, 1},
-	}
-	l.Case = func(s Sizes) *Case { return e.routerSortCase(r, t, tokens, s) }
-	return l, nil
-}
-
-// sortDefines returns the definitions of prelude/sort.h.
-func (e ManyExperts) sortDefines(t Tile, tokens, simds int) []Define {
-	return define("SORT_TOP", e.Top, "SORT_SHARED", e.Shared, "SORT_EXPERTS", e.Count, "SORT_SIMDS", simds,
-		"SORT_ROWS", t.BM, "SORT_TILES", e.SortedTiles(t, tokens))
 }
 
 // LaunchUp is the dispatch for up to tokens tokens. It takes ExpertsMatMulUpArguments: gate W0 and up W1, V0 and V1 of
@@ -179,34 +151,11 @@ func (e ManyExperts) LaunchCombine(tokens int) (Launch, error) {
 	}
 	threads := min(128, ceil(e.Hidden/4, 32)*32)
 	return Launch{
-		File: "experts_combine", Kernel: "experts_combine", Case: e.combineCase,
-		Defines: e.combineDefines(threads),
-		Groups:  [3]int{ceil(e.Hidden/4, threads), tokens, 1}, Threads: [3]int{threads, 1, 1},
+		File: "experts_sort", Kernel: "experts_combine", Case: e.combineCase,
+		Defines: define("SORT_TOP", e.Top, "SORT_SHARED", e.Shared, "COMBINE_N", e.Hidden, "COMBINE_RESIDUAL", e.Residual,
+			"COMBINE_THREADS", threads),
+		Groups: [3]int{ceil(e.Hidden/4, threads), tokens, 1}, Threads: [3]int{threads, 1, 1},
 	}, nil
-}
-
-// LaunchCombineNorm is the dispatch of LaunchCombine and of a Prepare p of its results as one, for up to tokens tokens. p
-// has a norm with weights in f32, and vectors in the order of lanes. It takes ExpertsCombineNormArguments: those of
-// LaunchCombine, and Norm f32 [Hidden] and Normed bf16 [T, Hidden] of the Prepare. No kernel may write Norm, since this
-// kernel reads it before the kernels before it are done.
-func (e ManyExperts) LaunchCombineNorm(p Prepare, tokens int) (Launch, error) {
-	if p.K != e.Hidden || p.Norm != NormF32 || p.Packed != InLanes || p.Exact || p.K%packedColumns != 0 || p.K > 4096 {
-		return Launch{}, fmt.Errorf("experts_combine_norm: %d columns, and then vectors %+v, want a norm with weights in "+
-			"f32, vectors in the order of lanes, and a multiple of %d columns up to 4096", e.Hidden, p, packedColumns)
-	}
-	threads := ceil(e.Hidden/4, 32) * 32
-	l := Launch{
-		File: "experts_combine", Kernel: "experts_combine_norm",
-		Defines: append(e.combineDefines(threads), define("COMBINE_EPS", p.Eps)...),
-		Groups:  [3]int{tokens, 1, 1}, Threads: [3]int{threads, 1, 1},
-	}
-	l.Case = func(s Sizes) *Case { return e.combineNormCase(p, s) }
-	return l, nil
-}
-
-func (e ManyExperts) combineDefines(threads int) []Define {
-	return define("SORT_TOP", e.Top, "SORT_SHARED", e.Shared, "COMBINE_N", e.Hidden, "COMBINE_RESIDUAL", e.Residual,
-		"COMBINE_THREADS", threads)
 }
 
 // ReferenceSort computes what LaunchSort does for experts [T, Top]: the order of the parts, and tiles of BM rows. The

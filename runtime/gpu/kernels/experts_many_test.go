@@ -29,48 +29,6 @@ func TestExpertsSort(t *testing.T) {
 	require.EqualError(t, err, "experts_sort: 4 tokens with 2 of 600 experts, want at most 512 experts and 65535 of them for all tokens, a shared one included")
 }
 
-func TestRouterSort(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		count, top, tokens, written int
-		scales                      kernels.DType
-	}{{256, 8, 8, 8, kernels.None}, {256, 8, 16, 13, kernels.F32}, {5, 2, 16, 16, kernels.BF16}, {70, 3, 4, 0, kernels.None},
-		{250, 32, 5, 3, kernels.None}, {33, 1, 9, 9, kernels.None}} {
-		t.Run(fmt.Sprint(c), func(t *testing.T) {
-			t.Parallel()
-			e := kernels.ManyExperts{Count: c.count, Top: c.top}
-			r := kernels.Router{Experts: c.count, Top: c.top, Normalize: c.top != 3, Scale: 1.5, Scales: c.scales}
-			for _, e.Shared = range []bool{false, true} {
-				l, err := e.LaunchRouterSort(r, kernels.Tile{BM: 8}, c.tokens)
-				require.NoError(t, err)
-				kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: c.written, Capacity: c.tokens}))
-			}
-		})
-	}
-	e, r := kernels.ManyExperts{Count: 256, Top: 8}, kernels.Router{Experts: 256, Top: 8}
-	_, err := e.LaunchRouterSort(r, kernels.Tile{BM: 8}, 17)
-	require.EqualError(t, err, "router_sort: 17 tokens with 8 of 256 experts, want at most 16 tokens, and 8 of 256 experts as the router chooses")
-	r.Experts = 257
-	_, err = e.LaunchRouterSort(r, kernels.Tile{BM: 8}, 8)
-	require.EqualError(t, err, "router: the 8 largest of 257 experts, want at most 32 of at most 256")
-}
-
-func TestCombineNorm(t *testing.T) {
-	t.Parallel()
-	for _, e := range []kernels.ManyExperts{{Count: 5, Top: 2, Hidden: 128}, {Count: 5, Top: 3, Hidden: 640, Residual: true},
-		{Count: 9, Top: 8, Hidden: 384, Shared: true, Residual: true}, {Count: 12, Top: 11, Hidden: 128, Shared: true}} {
-		t.Run(fmt.Sprint(e.Top, e.Hidden), func(t *testing.T) {
-			t.Parallel()
-			p := kernels.Prepare{K: e.Hidden, Packed: kernels.InLanes, Norm: kernels.NormF32, Eps: 1e-6}
-			l, err := e.LaunchCombineNorm(p, 6)
-			require.NoError(t, err)
-			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 5, Capacity: 6}))
-		})
-	}
-	_, err := kernels.ManyExperts{Top: 2, Hidden: 128}.LaunchCombineNorm(kernels.Prepare{K: 128, Packed: kernels.InLanes}, 4)
-	require.ErrorContains(t, err, "experts_combine_norm: 128 columns, and then vectors ")
-}
-
 func TestManyExperts(t *testing.T) {
 	t.Parallel()
 	direct := kernels.ManyExperts{Format: affine4, Count: 3, Top: 2, Hidden: 256, Inner: 512,

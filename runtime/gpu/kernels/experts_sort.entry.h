@@ -11,3 +11,15 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort_entry(de
 }
 #endif
 #endif
+#ifdef ENTRY_experts_combine
+#ifdef PORT_ENTRY
+extern "C" __attribute__((visibility("default"))) void experts_combine_entry(void* const* a) {
+  experts_combine((device const float*)a[0], (device const float*)a[1], (device const float*)a[2], (device float*)a[3], (device const int*)a[4], (device const float*)a[5], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+}
+PORT_ENTRY(experts_combine, COMBINE_THREADS, 6)
+#else
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) experts_combine_entry(device const float* x, device const float* scores, device const float* extra, device float* y, device const int* step, device const float* gates) {
+  experts_combine(x, scores, extra, y, step, gates, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+}
+#endif
+#endif

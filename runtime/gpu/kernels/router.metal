@@ -30,5 +30,12 @@ kernel void router(device const float* logits [[buffer(0)]],
   if (int(token) >= tokens) return;
   device const float* from = logits + long(token) * ROUTER_EXPERTS;
   router_choose(from, int(lane), int(simd), ROUTER_SIMDS, list, list_places, count, keys, places);
-  if (simd == 0) router_write(from, keys, places, scales, int(lane), experts + token * ROUTER_TOP, scores + token * ROUTER_TOP);
+  if (simd > 0) return;
+  const int rank = min(int(lane), ROUTER_TOP - 1), place = places[rank];
+  const float total = router_total(from, int(lane), router_number(keys[0]));
+  const float score = router_score(router_number(keys[rank]), place, scales, int(lane), total);
+  if (lane < ROUTER_TOP) {
+    experts[token * ROUTER_TOP + lane] = place;
+    scores[token * ROUTER_TOP + lane] = score;
+  }
 }

@@ -393,13 +393,8 @@ func sorted(few kernels.Experts, tokens int) []testCase {
 	top, err := r.Launch(tokens)
 	sort, err2 := e.LaunchSort(e.Tiles(kernels.Machine{Target: kernels.CUDA}, tokens)[0], tokens)
 	combine, err3 := e.LaunchCombine(tokens)
-	out := []testCase{{name: name("top-k"), sizes: sizes, variants: only("one threadgroup a token", top, err)},
+	return []testCase{{name: name("top-k"), sizes: sizes, variants: only("one threadgroup a token", top, err)},
 		{name: name("sort"), sizes: sizes, variants: only("one threadgroup", sort, err2)},
 		{name: name("combine"), sizes: sizes, bytes: float64((e.Top + 1) * tokens * e.Hidden * 4),
 			variants: only("one thread for 4 columns", combine, err3)}}
-	tiles := kernels.Tile{BM: 8, BN: 64, WM: 1, WN: 2}
-	if both, err := e.LaunchRouterSort(r, tiles, tokens); err == nil {
-		out = append(out, testCase{name: name("top-k and sort"), sizes: sizes, variants: only("one threadgroup", both, nil)})
-	}
-	return out
 }

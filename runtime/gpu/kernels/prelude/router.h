@@ -137,16 +137,3 @@ inline float router_total(device const float* logits, int lane, float largest) {
 #endif
   return total;
 }
-
-// Writes the experts of a token, [ROUTER_TOP], and their scores, with one simdgroup. keys and places are what router_rank gave of its
-// logits.
-inline void router_write(device const float* logits, threadgroup const uint* keys, threadgroup const int* places, device const ROUTER_SCALES_T* scales, int lane,
-                         device int* experts, device float* scores) {
-  const int rank = min(lane, ROUTER_TOP - 1), place = places[rank];
-  const float total = router_total(logits, lane, router_number(keys[0]));
-  const float score = router_score(router_number(keys[rank]), place, scales, lane, total);
-  if (lane < ROUTER_TOP) {
-    experts[lane] = place;
-    scores[lane] = score;
-  }
-}
