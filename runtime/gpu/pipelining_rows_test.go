@@ -23,19 +23,6 @@ type watched struct {
 	gpu.Engine
 	instance  engine.Instance
 	submitted int
-	partFrom  int // as the device's, if not 0
-}
-
-// parted is a device that begins with a sequence when all of it is submitted.
-type parted struct {
-	device.Device
-	from int
-}
-
-func (p parted) Info() device.Info {
-	i := p.Device.Info()
-	i.PartFrom = p.from
-	return i
 }
 
 // watch returns the engine of the tests' device as one that is watched.
@@ -44,9 +31,6 @@ func watch(t *testing.T) *watched {
 	open := w.Open
 	w.Open = func() (device.Device, error) {
 		d, err := open()
-		if w.partFrom > 0 {
-			d = parted{d, w.partFrom}
-		}
 		return devicetest.Counting(d, &w.submitted), err
 	}
 	return w
@@ -80,14 +64,12 @@ type streams struct {
 	calls        int
 	taken        int // calls that had begun
 	dropped      int // calls that had begun and were not made
-	parts        int // sequences that are the rest of a call
 }
 
-func newStreams(t *testing.T, name string, partFrom int) *streams {
+func newStreams(t *testing.T, name string) *streams {
 	t.Helper()
 	m := fusetest.Load(t, name)
 	s := &streams{T: t, watch: watch(t), answers: map[schedule.ID][]int32{}}
-	s.watch.partFrom = partFrom
 	o := batch.RaggedOptions{Rows: 16, Sequences: 4, BlockRows: 4, Engine: engine.Options{Precision: eval.Mixed}}
 	var err error
 	s.plain, err = batch.NewRagged(m, onDevice(t), o)
@@ -179,7 +161,7 @@ func (s *streams) requireSubmitted() {
 	if s.next != nil {
 		begun = 1
 	}
-	require.Equal(s, s.calls+s.dropped+begun+s.parts, s.watch.submitted)
+	require.Equal(s, s.calls+s.dropped+begun, s.watch.submitted)
 }
 
 // cancel ends a sequence between two calls.
@@ -198,7 +180,7 @@ func TestRowsAhead(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStreams(t, name, 0)
+			s := newStreams(t, name)
 			steps := func(n int) {
 				t.Helper()
 				for range n {
@@ -226,22 +208,4 @@ func TestRowsAhead(t *testing.T) {
 			require.Greater(t, s.taken, before+4)
 		})
 	}
-}
-
-// TestCallInParts: where a device begins with a sequence when all of it is submitted, a call that nothing is computed
-// before is submitted in two parts, and one that begins ahead in one.
-func TestCallInParts(t *testing.T) {
-	s := newStreams(t, "etc-qwen35moe-chat-sample", 8)
-	s.arrive(1, 9, 40)
-	s.parts = 1
-	s.step() // the prompt
-	for range 4 {
-		s.step()
-	}
-	require.Positive(t, s.taken)
-	s.arrive(2, 10, 40)
-	s.step() // has begun
-	s.parts++
-	s.step() // a prompt again
-	s.step()
 }

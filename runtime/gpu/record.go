@@ -16,8 +16,6 @@ type segment struct {
 	sequence device.Sequence
 	steps    []*step // of the sequence
 	host     *step
-	// rest says that the sequence is the remainder of the one before it.
-	rest bool
 }
 
 func (s *segment) close() error {
@@ -27,8 +25,7 @@ func (s *segment) close() error {
 	return s.sequence.Close()
 }
 
-// record makes the program of a plan. All kernels between two steps of the host are recorded as one sequence, or as two
-// where the device waits for such a call: see firstPart.
+// record makes the program of a plan. All kernels between two steps of the host are recorded as one sequence.
 func (x *instance) record(p *boundPlan) (program []segment, err error) {
 	if err := x.exe.compile(p.steps); err != nil {
 		return nil, err
@@ -42,31 +39,13 @@ func (x *instance) record(p *boundPlan) (program []segment, err error) {
 		if err != nil {
 			return program, err
 		}
-		for from, to := 0, x.firstPart(p, dispatches); from < to; from, to = to, len(dispatches) {
-			s, err := x.exe.device.Record(dispatches[from:to])
-			if err != nil {
-				return program, err
-			}
-			program = append(program, segment{sequence: s, steps: steps[from:to], rest: from > 0})
+		s, err := x.exe.device.Record(dispatches)
+		if err != nil {
+			return program, err
 		}
+		program = append(program, segment{sequence: s, steps: steps})
 	}
 	return program, nil
-}
-
-// firstPart returns how many dispatches of a sequence are submitted first: all of them, or an eighth where the device
-// would wait for the host to submit the rest (device.Info.PartFrom). A pipelined call is submitted while the one before
-// it runs, so that nothing waits for it.
-func (x *instance) firstPart(p *boundPlan, dispatches []device.Dispatch) int {
-	n := len(dispatches)
-	if least := x.exe.device.Info().PartFrom; least == 0 || n < least || p.doubleBuffered() {
-		return n
-	}
-	for at := n / 8; at < n; at++ {
-		if at > 0 && dispatches[at].Barrier {
-			return at
-		}
-	}
-	return n
 }
 
 // parts splits the steps of a plan into segments: a step of the host alone, or all kernels up to the next step of the

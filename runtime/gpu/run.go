@@ -45,7 +45,7 @@ func (x *instance) play(p *boundPlan) error {
 	o := x.observe(p)
 	for i := range p.programs[turn] {
 		s := &p.programs[turn][i]
-		if i > 0 && !s.rest && x.ctx.Err() != nil {
+		if i > 0 && x.ctx.Err() != nil {
 			// Kernels that were submitted may still run. The memory that they use must not change.
 			return errors.Join(&engine.AbandonedError{Cause: x.ctx.Err()}, x.exe.device.Wait())
 		}

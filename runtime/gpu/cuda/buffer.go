@@ -20,7 +20,7 @@ type buffer struct {
 	// borrowed says that the memory is a part of an upload's: see upload.go.
 	borrowed bool
 	host     pinned // where it is the host's, which has the same address on the GPU
-	awaited  int    // the offset of the words of it that tell when they are written, or -1: see await
+	awaited  int    // the offset of the word of it that tells when it is written, or -1: see await
 	pending  bool   // a launch that writes to the buffer may still run: nobody has waited for it
 }
 
@@ -130,13 +130,13 @@ func (b *buffer) Read(offset int, to []byte) error {
 	return err
 }
 
-// fetch is a read of the bytes at from, which are valid when an event of the ring has passed, or when words were written.
+// fetch is a read of the bytes at from, which are valid when an event of the ring has passed, or when word was written.
 type fetch struct {
 	device *gpu
 	place  int
 	from   []byte
-	host   *buffer  // where from is its memory
-	words  []uint32 // nil for none
+	host   *buffer // where from is its memory
+	word   *uint32 // nil for none
 }
 
 func (b *buffer) Fetch(offset, size int) (device.Fetch, error) {
@@ -154,8 +154,8 @@ func (b *buffer) Fetch(offset, size int) (device.Fetch, error) {
 			return err
 		}
 		f.from, f.host = b.host.bytes[offset:][:size], b
-		if size%4 == 0 && offset == b.awaited {
-			f.words = b.words(offset, size/4)
+		if size == 4 && offset == b.awaited {
+			f.word = b.word(offset)
 		}
 		f.place, err = d.small.mark(d)
 		return err
@@ -167,8 +167,8 @@ func (f fetch) Bytes() (out []byte, err error) {
 	err = f.device.do(func() error {
 		e := f.device.small.done[f.place]
 		var err error
-		if f.words != nil {
-			err = f.device.glance(f.words, e)
+		if f.word != nil {
+			err = f.device.glance(f.word, e)
 		} else {
 			err = e.wait(f.device)
 		}

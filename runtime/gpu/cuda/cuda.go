@@ -114,7 +114,6 @@ func (d *gpu) start(attribute map[uintptr]int) error {
 		Machine:           kernels.Machine{Target: kernels.CUDA, Cores: attribute[attributeMultiprocessors]},
 		Memory:            int64(free),
 		ThreadgroupMemory: attribute[attributeSharedMemory], MaxThreads: attribute[attributeMaxThreads],
-		PartFrom: partFrom,
 	}
 	if d.compiler.transfers {
 		d.info.TransferMemory, d.info.TransferLeast = max(0, attribute[attributeMostSharedMemory]-staticMemory),

@@ -103,11 +103,6 @@ func (d *gpu) check(i int, x device.Dispatch) (command, error) {
 	return c, nil
 }
 
-// partFrom is the number of kernels of a graph from which on a part of it is worth a graph of its own. A launch takes
-// the host a quarter of a microsecond for each kernel, and the GPU begins behind that. Two graphs one behind the other
-// take the GPU a few microseconds.
-const partFrom = 64
-
 // maxEdges is the largest number of edges that join the nodes before a barrier to those after it. If there were more,
 // both sides are joined to an empty node instead.
 const maxEdges = 64

@@ -8,43 +8,33 @@ import (
 	"unsafe"
 )
 
-// unwritten is the content of a word of the host's memory until a kernel writes it. If a result has such a word, the
-// event says whether the kernel is done.
+// unwritten is the content of a word of the host's memory until a kernel writes it. If a result equals it, the event
+// says whether the kernel is done.
 const unwritten = ^uint32(0)
 
 // glances is how often the host looks at a word before it asks for the event: some 20 µs.
 const glances = 20000
 
-// await is told that a sequence which writes to a buffer of the host's memory is about to be launched. If it writes at
-// one place only, offset at, the host sees by the words themselves that they are there, some microseconds before an
-// event says so. Where the one before was not waited for, its words may come at any time, so that the event must tell;
-// at is -1 where several places are written.
+// await is told that a sequence which writes to a buffer of the host's memory is about to be launched. If it writes one
+// word only, at offset at, the host sees by the word itself that it is there, some microseconds before an event says
+// so. Where the one before was not waited for, its word may come at any time, so that the event must tell; at is -1
+// where several are written.
 func (b *buffer) await(at int) {
 	b.awaited = -1
 	if at >= 0 && !b.pending {
 		b.awaited = at
-		words := b.words(at, (b.size-at)/4)
-		for i := range words {
-			atomic.StoreUint32(&words[i], unwritten)
-		}
+		atomic.StoreUint32(b.word(at), unwritten)
 	}
 	b.pending = true
 }
 
-// words returns words of the host's memory, from an offset on.
-func (b *buffer) words(at, count int) []uint32 {
-	return unsafe.Slice((*uint32)(unsafe.Pointer(&b.host.bytes[at])), count)
-}
+func (b *buffer) word(at int) *uint32 { return (*uint32)(unsafe.Pointer(&b.host.bytes[at])) }
 
-// glance waits for words, or for the event e if that comes first.
-func (d *gpu) glance(words []uint32, e event) error {
-	next := 0
+// glance waits for a word, or for the event e if that comes first.
+func (d *gpu) glance(word *uint32, e event) error {
 	for {
 		for range glances {
-			for next < len(words) && atomic.LoadUint32(&words[next]) != unwritten {
-				next++
-			}
-			if next == len(words) {
+			if atomic.LoadUint32(word) != unwritten {
 				return nil
 			}
 		}

@@ -21,10 +21,6 @@ type Info struct {
 	ThreadgroupMemory, MaxThreads int
 	// Unified is set where the processor and the device share memory: then Wrap does not copy.
 	Unified bool
-	// PartFrom is the number of dispatches of a sequence from which on it is worthwhile to submit a small part of it
-	// first: the device begins with a sequence when the host has submitted all of it. It is 0 where the device does not
-	// wait for that.
-	PartFrom int
 }
 
 // Device is a GPU, or what stands in for one.
@@ -67,9 +63,9 @@ const MaxPlaced = 4096
 type HostWriter interface {
 	// NewHostBuffer makes a buffer of 1 to MaxHostBuffer bytes in the host's memory. It holds zeros. Kernels reach it,
 	// slowly. Read and Fetch wait, but have the device copy nothing: a copy takes longer than the kernel that gives a
-	// token. What is fetched is what is there when Bytes is called, and the buffer is closed after that. Words may be
-	// given as soon as they are written, before what was submitted is done: a kernel writes each of them once. It refuses
-	// Write and Place.
+	// token. What is fetched is what is there when Bytes is called, and the buffer is closed after that. A word may be
+	// given as soon as it is written, before what was submitted is done: a kernel writes it once. It refuses Write and
+	// Place.
 	NewHostBuffer(size int) (Buffer, error)
 }
 
