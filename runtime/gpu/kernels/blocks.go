@@ -146,10 +146,16 @@ type BlockTuning struct {
 	Simdgroups int
 }
 
-// mostAlone is the largest number of rows of which each has simdgroups of its own. With more rows, two of a sequence may
-// share a simdgroup, which has fewer registers for each then. Of 32 rows of 32 sequences Gemma4's sliding attention takes
-// 33.4 µs alone and 36.3 so, on an H100; of 64 it takes the same.
-const mostAlone = 32
+// fewAlone is the largest number of rows of a call in which each row has simdgroups of its own; mostAlone is that of a
+// call with a row or two of each sequence. In larger calls neighbouring rows of a sequence share simdgroups, so that they
+// read keys once. That takes registers also where no two rows are of a sequence: Gemma4's sliding attention of 32 rows of
+// 32 sequences takes 33.4 µs with simdgroups for one row and 36.3 with those for two, on an H100; of 64 rows the same.
+const fewAlone, mostAlone = 16, 32
+
+// alone reports whether each row of a call of rows rows has simdgroups of its own.
+func (a BlockAttention) alone(rows int) bool {
+	return rows <= fewAlone || !a.Short && rows <= mostAlone
+}
 
 // mergers is the number of threads of a threadgroup that merges parts, of which each has four elements.
 const mergers = 128
@@ -187,7 +193,7 @@ func (a BlockAttention) check() error {
 func (a BlockAttention) tuning(rows int) (BlockTuning, error) {
 	t, group := a.Tuning, a.Heads/a.KVHeads
 	whole, err := Attention{D: a.D, Heads: a.Heads, KVHeads: a.KVHeads, Slots: 1,
-		Tuning: AttentionTuning{Heads: t.Heads, Tokens: t.Tokens, Keys: t.Keys}}.tuning(rows > mostAlone)
+		Tuning: AttentionTuning{Heads: t.Heads, Tokens: t.Tokens, Keys: t.Keys}}.tuning(!a.alone(rows))
 	if err != nil {
 		return t, err
 	}

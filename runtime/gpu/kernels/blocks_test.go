@@ -196,6 +196,21 @@ func TestBlockAttention(t *testing.T) {
 
 // TestBlockAttentionByTiles: long runs of rows go by tiles, wherever they lie among the rows of a call, and short ones
 // do not.
+// TestRowsAlone: neighbouring rows share simdgroups in calls of many rows, and in smaller ones with several rows of a
+// sequence.
+func TestRowsAlone(t *testing.T) {
+	t.Parallel()
+	a := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 64, Columns: 4, Cache: kernels.BF16}, D: 256, Heads: 32,
+		KVHeads: 16, Scale: 1}
+	for _, c := range []struct {
+		short      bool
+		rows, want int
+	}{{false, 16, 1}, {false, 32, 1}, {false, 33, 2}, {true, 16, 1}, {true, 17, 2}} {
+		a.Short = c.short
+		require.Equal(t, c.want, a.Tunings(c.rows)[0].Tokens, "%+v", c)
+	}
+}
+
 func TestBlockAttentionByTiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
