@@ -194,8 +194,6 @@ func TestBlockAttention(t *testing.T) {
 	}
 }
 
-// TestBlockAttentionByTiles: long runs of rows go by tiles, wherever they lie among the rows of a call, and short ones
-// do not.
 // TestRowsAlone: neighbouring rows share simdgroups in calls of many rows, and in smaller ones with several rows of a
 // sequence.
 func TestRowsAlone(t *testing.T) {
@@ -211,6 +209,8 @@ func TestRowsAlone(t *testing.T) {
 	}
 }
 
+// TestBlockAttentionByTiles: long runs of rows go by tiles, wherever they lie among the rows of a call, and short ones
+// do not.
 func TestBlockAttentionByTiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -288,6 +288,18 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
+// TestDirectTilesSpread: of direct tiles that an estimate finds equal, the default is the one whose threadgroups are spread
+// most evenly over the multiprocessors.
+func TestDirectTilesSpread(t *testing.T) {
+	for _, c := range []struct{ n, k, rows, simdgroups, split int }{
+		{9216, 2048, 2, 1, 4}, {12352, 2048, 8, 1, 4}, {2048, 4096, 8, 1, 8}, {9216, 2048, 32, 1, 4},
+	} {
+		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: c.k, Packed: kernels.InLanes}, N: c.n}
+		tile := m.Tiles(hopper, c.rows)[0]
+		require.Equal(t, []int{0, c.simdgroups, c.split}, []int{tile.BK, tile.WN, tile.Split}, "%+v: %+v", c, tile)
+	}
+}
+
 func TestTiles(t *testing.T) {
 	for _, f := range formats {
 		for _, exact := range []bool{false, true} {
