@@ -3,6 +3,7 @@ package serve
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -25,6 +26,7 @@ func FuzzAnswers(f *testing.F) {
 	said := "warm"
 	s := startServer(f, func(string) string { return said },
 		func(_ *Options, _ *scripted, r *batch.Options) { r.Prefix = 0 })
+	s.http.Client().Transport = direct{s.Handler()}
 	f.Fuzz(func(t *testing.T, answer, stop string, think bool) {
 		if len(answer) > 500 || len(stop) > 100 {
 			return
@@ -58,6 +60,16 @@ func FuzzAnswers(f *testing.F) {
 		mine.events("/v1/messages", `{"max_tokens": 99, `+hello+`, "stream": true}`)
 		mine.events("/v1/completions", `{"prompt": "Hi", "max_tokens": 99, "stream": true}`)
 	})
+}
+
+// direct is a transport that calls a handler, without a connection: the fuzz target tries many answers.
+type direct struct{ http.Handler }
+
+func (d direct) RoundTrip(q *http.Request) (*http.Response, error) {
+	r, w := httptest.NewRequestWithContext(q.Context(), q.Method, q.URL.Path, q.Body), httptest.NewRecorder()
+	r.Header, r.Host = q.Header, q.URL.Host
+	d.ServeHTTP(w, r)
+	return w.Result(), nil
 }
 
 // FuzzSlots: no name or action of a slot makes the server do anything but answer.
