@@ -146,16 +146,12 @@ type BlockTuning struct {
 	Simdgroups int
 }
 
-// fewAlone is the largest number of rows of a call in which each row has simdgroups of its own; mostAlone is that of a
-// call with a row or two of each sequence. In larger calls neighbouring rows of a sequence share simdgroups, so that they
-// read keys once. That takes registers also where no two rows are of a sequence: Gemma4's sliding attention of 32 rows of
-// 32 sequences takes 33.4 µs with simdgroups for one row and 36.3 with those for two, on an H100; of 64 rows the same.
+// fewAlone is the largest number of rows of a call in which each row has simdgroups of its own. For a call that has
+// only a row or two of each sequence the largest number is mostAlone. In larger calls neighbouring rows of a sequence
+// share simdgroups, so that they read keys once. Sharing takes registers even if no two rows are of one sequence:
+// Gemma4's sliding attention of 32 sequences, a row of each, takes 33.4 µs with simdgroups for one row and 36.3 µs with
+// those for two, on an H100. Of 64 sequences both take the same time.
 const fewAlone, mostAlone = 16, 32
-
-// alone reports whether each row of a call of rows rows has simdgroups of its own.
-func (a BlockAttention) alone(rows int) bool {
-	return rows <= fewAlone || !a.Short && rows <= mostAlone
-}
 
 // mergers is the number of threads of a threadgroup that merges parts, of which each has four elements.
 const mergers = 128
@@ -192,8 +188,9 @@ func (a BlockAttention) check() error {
 // tuning returns the tuning with zero fields filled in, for calls of up to rows rows.
 func (a BlockAttention) tuning(rows int) (BlockTuning, error) {
 	t, group := a.Tuning, a.Heads/a.KVHeads
+	many := rows > mostAlone || a.Short && rows > fewAlone
 	whole, err := Attention{D: a.D, Heads: a.Heads, KVHeads: a.KVHeads, Slots: 1,
-		Tuning: AttentionTuning{Heads: t.Heads, Tokens: t.Tokens, Keys: t.Keys}}.tuning(!a.alone(rows))
+		Tuning: AttentionTuning{Heads: t.Heads, Tokens: t.Tokens, Keys: t.Keys}}.tuning(many)
 	if err != nil {
 		return t, err
 	}

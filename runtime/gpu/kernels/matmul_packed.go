@@ -79,8 +79,8 @@ func (m Matrices) eightsFor(machine Machine, n, rows int, direct bool) int {
 }
 
 // small reports whether a weight of n rows is so small that a packed product is no faster than one by directTiles. A
-// packed product has more to do before its first block and behind its last one, and its threadgroups take all threadgroup
-// memory, so that no threadgroup of the next kernel starts beside them. direct is that of eightsFor.
+// packed product has more to do before its first block and behind its last one. And its threadgroups take all
+// threadgroup memory, so that no threadgroup of the next kernel starts beside them. direct is that of eightsFor.
 func (m Matrices) small(machine Machine, n, rows int, direct bool) bool {
 	few := 8 * machine.Cores // rows of weights with which multiprocessors have hardly any work
 	if rows <= 64 {

@@ -288,8 +288,8 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// TestDirectTilesSpread: of direct tiles that an estimate finds equal, the default is the one whose threadgroups are spread
-// most evenly over the multiprocessors.
+// TestDirectTilesSpread: of direct tiles that an estimate finds equal, the default is the one whose threadgroups are
+// spread most evenly over the multiprocessors.
 func TestDirectTilesSpread(t *testing.T) {
 	for _, c := range []struct{ n, k, rows, simdgroups, split int }{
 		{9216, 2048, 2, 1, 4}, {12352, 2048, 8, 1, 4}, {2048, 4096, 8, 1, 8}, {9216, 2048, 32, 1, 4},
