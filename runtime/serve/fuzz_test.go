@@ -62,7 +62,8 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// direct is a transport that calls a handler: 10,000 runs of FuzzAnswers take 44 s so, and 74 with connections.
+// direct is a transport that calls a handler in the same process. With it 10,000 inputs of FuzzAnswers take 44 s; with
+// connections to a server they took 74 s.
 type direct struct{ http.Handler }
 
 func (d direct) RoundTrip(q *http.Request) (*http.Response, error) {

@@ -38,9 +38,9 @@ func (m Matrices) directTiles(machine Machine, n, rows int) (out []Tile) {
 func (t Tile) threadgroups(n, rows int) int { return ceil(n, t.BN) * ceil(rows, t.BM) }
 
 // directBusiest returns the number of all simdgroups that the busiest multiprocessor gets, whether they run at the same
-// time or not. Of two tiles with the same directCost, the one whose threadgroups are spread more evenly is faster. On an
-// H100, for 2 to 8 vectors, Qwen's product of 9216×2048 takes 5.4 to 5.7 µs with the more even tile and 8.1 to 9.5 with
-// the other one; 12352×2048 takes 7.1 to 7.5 and 8.7 to 9.9.
+// time or not. It is lower where a tile's threadgroups are spread more evenly. Of two tiles with the same directCost,
+// the one with the lower number is faster. On an H100, for 2 to 8 vectors, Qwen's product of 9216×2048 takes 5.4 to 5.7
+// µs with that one and 8.1 to 9.5 µs with the other one; 12352×2048 takes 7.1 to 7.5 and 8.7 to 9.9.
 func directBusiest(machine Machine, t Tile, n, rows int) int {
 	return ceil(t.threadgroups(n, rows), max(machine.Cores, 1)) * t.threads() / 32
 }
